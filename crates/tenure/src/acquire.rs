@@ -1,0 +1,248 @@
+//! One task's way to its turn.
+//!
+//! On a name that nobody here wants, the task asks the store itself: one round trip, no other task involved. Otherwise it takes a seat
+//! in the cohort and waits to be called. Whatever becomes of the task's future (its time is up, it is dropped at any await), what it
+//! left behind is taken over or undone by [`Sitting`]'s drop: I5.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::Answer;
+use crate::client::Client;
+use crate::clock::{Moment, micros};
+use crate::cohort::{Attempt, Call, Request, Seat};
+use crate::error::{Error, ErrorKind};
+use crate::lease::{Lease, Pair};
+use crate::name::Name;
+use crate::record::{Op, Reply};
+use crate::release;
+use crate::status::{Busy, Holder};
+use crate::table::Sit;
+use crate::tenure::Turn;
+
+/// The pause before a request that broke off is sent again.
+pub(crate) const PAUSE: Duration = Duration::from_millis(10);
+
+pub(crate) enum Outcome {
+    Turn(Arc<Turn>),
+    Busy(Busy),
+}
+
+/// Waits for a turn on the name, at most until `limit`.
+pub(crate) async fn acquire(
+    client: &Arc<Client>,
+    name: &Name,
+    request: Request,
+    limit: Option<Moment>,
+) -> Result<Outcome, Error> {
+    // A loop of uncontended acquires must not starve the other tasks of its thread.
+    tokio::task::coop::consume_budget().await;
+    let session = client.backend().await?.session();
+    let seat = Seat::new(request);
+    let mut sitting = Sitting {
+        client,
+        name,
+        seat,
+        attempt: None,
+        is_seated: false,
+    };
+    match client.table.lock().sit(name, &sitting.seat, session)? {
+        Sit::Refused(busy) => return Ok(Outcome::Busy(busy)),
+        Sit::Wait => sitting.is_seated = true,
+        Sit::Ask(attempt) => sitting.attempt = Some(attempt),
+    }
+    if let Some(outcome) = sitting.ask(limit).await? {
+        return Ok(outcome);
+    }
+    sitting.wait(limit).await
+}
+
+/// A task that asks or waits, and cleans up when it goes away.
+struct Sitting<'a> {
+    client: &'a Arc<Client>,
+    name: &'a Name,
+    seat: Arc<Seat>,
+    /// What it asks the store with, until it has its answer.
+    attempt: Option<Attempt>,
+    is_seated: bool,
+}
+
+impl Sitting<'_> {
+    /// Asks the store, if it is this task's to ask; `None` when it has to wait.
+    async fn ask(&mut self, limit: Option<Moment>) -> Result<Option<Outcome>, Error> {
+        let (client, name) = (self.client, self.name);
+        let Some(attempt) = &mut self.attempt else {
+            return Ok(None);
+        };
+        let terms = attempt.request.terms;
+        let start = client.clock.now();
+        let give_up = start + terms.timeout();
+        let is_own_limit = limit.filter(|&limit| limit > start && limit < give_up);
+        let give_up = is_own_limit.unwrap_or(give_up);
+        let waits = self.seat.request.waits;
+        let op = |attempt: &Attempt, not_after| attempt.op(waits, client.opened().polls(), not_after);
+        let error = match ask_store(client, name, attempt, give_up, op).await {
+            Ok((Reply::Granted { fence }, sent)) => return self.granted(fence, sent).map(Some),
+            Ok((
+                Reply::Waiting {
+                    place,
+                    holding,
+                    ahead,
+                },
+                _,
+            )) => {
+                attempt.place = Some(place);
+                let busy = Busy {
+                    holder: Some(Holder::new(holding)),
+                    waiters: ahead + 1,
+                };
+                let queued = attempt.clone();
+                client.change(|table, after| table.ask_queued(name, &self.seat, queued, busy, after))?;
+                self.attempt = None;
+                self.is_seated = true;
+                return Ok(None);
+            }
+            Ok((Reply::Busy { holding, waiters }, _)) => {
+                self.attempt = None;
+                client.change(|table, after| table.ask_ended(name, None, client.session(), after));
+                return Ok(Some(Outcome::Busy(Busy {
+                    holder: Some(Holder::new(holding)),
+                    waiters,
+                })));
+            }
+            Ok((reply, _)) => unexpected(&reply),
+            Err(error) => error,
+        };
+        if is_own_limit.is_none() {
+            // Not this task's impatience, but the store: whoever waits for the same answer gets it.
+            client.change(|table, after| table.ask_ended(name, Some(&error), client.session(), after));
+            if let Some(attempt) = self
+                .attempt
+                .take()
+                .filter(|attempt| attempt.haunted_until.is_some())
+            {
+                release::leave(
+                    client,
+                    name.clone(),
+                    attempt.token,
+                    attempt.haunted_until,
+                    terms.ttl,
+                );
+            }
+        }
+        Err(error)
+    }
+
+    fn granted(&mut self, fence: u64, sent: Moment) -> Result<Outcome, Error> {
+        let attempt = self.attempt.take().expect("the attempt that was granted");
+        let (token, terms) = (attempt.token.clone(), attempt.request.terms);
+        let (client, name, lease) = (self.client, self.name, Lease::granted(&terms, sent));
+        let turn = client.change(|table, after| table.ask_granted(name, attempt, lease, fence, after));
+        let turn = turn.inspect_err(|_| release::leave(client, name.clone(), token, None, terms.ttl))?;
+        Ok(Outcome::Turn(turn))
+    }
+
+    /// Waits to be called.
+    async fn wait(&mut self, limit: Option<Moment>) -> Result<Outcome, Error> {
+        let called = std::future::poll_fn(|cx| self.seat.poll_call(cx));
+        let call = match limit {
+            Some(limit) => self.client.clock.until(limit, called).await,
+            None => Some(called.await),
+        };
+        self.is_seated = false;
+        let call = call.or_else(|| self.stand_up());
+        match call {
+            Some(Call::Turn(turn)) => Ok(Outcome::Turn(turn)),
+            Some(Call::Busy(busy)) => Ok(Outcome::Busy(busy)),
+            Some(Call::Failed(error)) => Err(error),
+            None => self.client.table.lock().in_vain(self.name).map(Outcome::Busy),
+        }
+    }
+
+    /// Leaves the cohort; returns the call that came meanwhile.
+    fn stand_up(&self) -> Option<Call> {
+        self.client.table.lock().unsit(self.name, &self.seat);
+        self.seat.leave()
+    }
+}
+
+impl Drop for Sitting<'_> {
+    fn drop(&mut self) {
+        if let Some(attempt) = self.attempt.take() {
+            let others = self
+                .client
+                .change(|table, after| table.ask_abandoned(self.name, &attempt, after));
+            if !others {
+                let ttl = attempt.request.terms.ttl;
+                release::leave(
+                    self.client,
+                    self.name.clone(),
+                    attempt.token,
+                    attempt.haunted_until,
+                    ttl,
+                );
+            }
+        }
+        if self.is_seated
+            && let Some(Call::Turn(turn)) = self.stand_up()
+        {
+            release::give_back_later(self.client, &turn);
+        }
+    }
+}
+
+/// Asks the store until it answers, at most until `give_up`; again only while a request breaks off, or comes too late to be executed.
+pub(crate) async fn ask_store(
+    client: &Client,
+    name: &Name,
+    attempt: &mut Attempt,
+    give_up: Moment,
+    op: impl Fn(&Attempt, u64) -> Op,
+) -> Result<(Reply, Moment), Error> {
+    loop {
+        let timeout = give_up.since(client.clock.now());
+        let error = match send(client, name, attempt, timeout, &op).await {
+            Ok((Reply::TooLate, _)) => {
+                Error::unavailable("requests reach the store too late to be executed; try again")
+            }
+            Err(error) if error.may_have_run() => error,
+            answer => return answer,
+        };
+        if client.clock.now() + PAUSE >= give_up {
+            return Err(error);
+        }
+        client.clock.sleep_until(client.clock.now() + PAUSE).await;
+    }
+}
+
+/// Sends one request of an attempt. Until it is answered, the attempt is haunted: the request may be executed later.
+pub(crate) async fn send(
+    client: &Client,
+    name: &Name,
+    attempt: &mut Attempt,
+    timeout: Duration,
+    op: impl Fn(&Attempt, u64) -> Op,
+) -> Result<(Reply, Moment), Error> {
+    let backend = client.opened();
+    let sent = client.clock.now();
+    let not_after = backend
+        .server_now()
+        .map_or(u64::MAX, |now| now.saturating_add(micros(timeout)));
+    let haunted_before = attempt.haunted_until.replace(sent + timeout);
+    let answer = client
+        .in_time(timeout, backend.execute(name, op(attempt, not_after)))
+        .await;
+    if !matches!(&answer, Err(error) if error.may_have_run()) {
+        attempt.haunted_until = haunted_before;
+    }
+    let Answer { reply, server } = answer?;
+    attempt.pair = Some(Pair { sent, server });
+    Ok((reply, sent))
+}
+
+pub(crate) fn unexpected(reply: &Reply) -> Error {
+    Error::new(
+        ErrorKind::Protocol,
+        format!("store answered an acquire with {reply:?}; is it of another version?"),
+    )
+}

@@ -1,0 +1,261 @@
+//! A map of records in this process: the reference for every other store, and the test double for users.
+//!
+//! It answers at once, so it can be used from a drop and without a runtime. Several clients share one store by its name or through
+//! [`testing`](crate::testing), each with a session of its own, as if they were processes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use super::{Answer, Backend, Capability, Grant, Pending, Sink};
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::name::Name;
+use crate::owner::{Session, Token};
+use crate::record::{Now, Op, Record, Reply, Wake};
+use crate::sync::Mutex;
+
+/// Records beyond which a store looks for leases that expired unnoticed.
+const SWEEP_AT_LEAST: usize = 64;
+
+/// The names of one store, and who is connected to it.
+#[derive(Debug)]
+pub(crate) struct MemoryStore {
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    records: HashMap<Name, Record>,
+    /// The highest fence of the records that were dropped.
+    floor: u64,
+    sweep_at: usize,
+    sessions: HashMap<Session, Line>,
+}
+
+/// How a client is told.
+struct Line {
+    sink: Weak<dyn Sink>,
+    /// Set to cut the client off, in tests: it is neither heard nor told, and the store does not notice.
+    is_cut: Arc<AtomicBool>,
+}
+
+impl MemoryStore {
+    pub(crate) fn new(clock: Clock) -> Self {
+        MemoryStore {
+            clock,
+            state: Mutex::new(State {
+                sweep_at: SWEEP_AT_LEAST,
+                ..State::default()
+            }),
+        }
+    }
+
+    /// The store of this name in this process. It lives as long as someone uses it.
+    pub(crate) fn shared(name: &str) -> Arc<Self> {
+        static STORES: std::sync::Mutex<Option<HashMap<String, Weak<MemoryStore>>>> =
+            std::sync::Mutex::new(None);
+        let mut stores = STORES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let stores = stores.get_or_insert_default();
+        if let Some(store) = stores.get(name).and_then(Weak::upgrade) {
+            return store;
+        }
+        stores.retain(|_, store| store.strong_count() > 0);
+        let store = Arc::new(MemoryStore::new(Clock::System));
+        stores.insert(name.to_owned(), Arc::downgrade(&store));
+        store
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            lease: self.clock.now().as_micros(),
+            wall: self.clock.wall_micros(),
+        }
+    }
+
+    /// Applies an operation, then tells whom it concerns. Whoever can't be told is dead, and the next one is told.
+    fn execute(&self, name: &Name, op: Op) -> Answer {
+        let now = self.now();
+        let (mut wakes, mut told) = (Vec::new(), Vec::new());
+        let mut state = self.state.lock();
+        let reply = state.apply(name, op, now, &mut wakes);
+        while let Some(wake) = wakes.pop() {
+            let (token, may_be_out_of_reach) = match &wake {
+                Wake::Granted { token, polls, .. } => (token, *polls),
+                Wake::Revoked { token } => (token, true),
+            };
+            match state.line(token) {
+                Some((_, true)) => {}
+                Some((sink, false)) => told.push((sink, wake)),
+                None if may_be_out_of_reach => {}
+                None => {
+                    let death = Op::Death { token: token.clone() };
+                    state.apply(name, death, now, &mut wakes);
+                }
+            }
+        }
+        drop(state);
+        for (sink, wake) in told {
+            match wake {
+                Wake::Granted {
+                    token,
+                    fence,
+                    at,
+                    term,
+                    ..
+                } => {
+                    sink.granted(
+                        name,
+                        Grant {
+                            token,
+                            fence,
+                            at,
+                            term,
+                        },
+                    );
+                }
+                Wake::Revoked { .. } => sink.doubt(name),
+            }
+        }
+        Answer {
+            reply,
+            server: now.lease,
+        }
+    }
+
+    /// The names in use that start with `prefix`.
+    fn list(&self, prefix: &str) -> Vec<Name> {
+        let now = self.now();
+        let state = self.state.lock();
+        let in_use = state.records.iter().filter(|(_, record)| !record.is_idle(now));
+        in_use
+            .map(|(name, _)| name.clone())
+            .filter(|name| name.as_str().starts_with(prefix))
+            .collect()
+    }
+
+    /// How many records there are, idle ones included.
+    #[cfg(test)]
+    pub(crate) fn record_count(&self) -> usize {
+        self.state.lock().records.len()
+    }
+}
+
+impl State {
+    fn apply(&mut self, name: &Name, op: Op, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+        self.sweep(now);
+        let floor = self.floor;
+        let record = self
+            .records
+            .entry(name.clone())
+            .or_insert_with(|| Record::new(floor));
+        let reply = record.apply(op, now, wakes);
+        if record.is_idle(now) {
+            self.floor = self.floor.max(record.last_fence());
+            self.records.remove(name);
+        }
+        reply
+    }
+
+    /// Drops what nobody uses any more, each time that the number of records has doubled.
+    fn sweep(&mut self, now: Now) {
+        if self.records.len() < self.sweep_at {
+            return;
+        }
+        let floor = &mut self.floor;
+        self.records.retain(|_, record| {
+            let is_idle = record.is_idle(now);
+            if is_idle {
+                *floor = record.last_fence().max(*floor);
+            }
+            !is_idle
+        });
+        self.sweep_at = SWEEP_AT_LEAST.max(self.records.len() * 2);
+    }
+
+    /// Whom to tell, and whether the line is cut.
+    fn line(&self, token: &Token) -> Option<(Arc<dyn Sink>, bool)> {
+        let line = self.sessions.get(&token.session()?)?;
+        Some((line.sink.upgrade()?, line.is_cut.load(Ordering::SeqCst)))
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("records", &self.records)
+            .field("floor", &self.floor)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One client of a store in this process.
+pub(crate) struct Memory {
+    store: Arc<MemoryStore>,
+    session: Session,
+    is_cut: Arc<AtomicBool>,
+}
+
+impl Memory {
+    pub(crate) fn connect(store: Arc<MemoryStore>, sink: Weak<dyn Sink>) -> Self {
+        Memory::connect_by(store, sink, Arc::default())
+    }
+
+    /// A client whose line is cut while `is_cut` is set.
+    pub(crate) fn connect_by(store: Arc<MemoryStore>, sink: Weak<dyn Sink>, is_cut: Arc<AtomicBool>) -> Self {
+        let session = Session::random();
+        let line = Line {
+            sink,
+            is_cut: Arc::clone(&is_cut),
+        };
+        store.state.lock().sessions.insert(session.clone(), line);
+        Memory {
+            store,
+            session,
+            is_cut,
+        }
+    }
+
+    fn reach<T>(&self, answer: impl FnOnce() -> T) -> Pending<T> {
+        if self.is_cut.load(Ordering::SeqCst) {
+            return Pending::now(Err(Error::unavailable(
+                "the store can't be reached; this client is cut off from it",
+            )));
+        }
+        Pending::now(Ok(answer()))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.store.state.lock().sessions.remove(&self.session);
+    }
+}
+
+impl Backend for Memory {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn server_now(&self) -> Option<u64> {
+        Some(self.store.clock.now().as_micros())
+    }
+
+    fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {
+        self.reach(|| self.store.execute(name, op))
+    }
+
+    fn list(&self, prefix: &str) -> Pending<Vec<Name>> {
+        self.reach(|| self.store.list(prefix))
+    }
+
+    fn capabilities(&self) -> &'static [Capability] {
+        use Capability::{Detach, Fifo, Force, List, LossPush};
+        &[Fifo, List, Detach, Force, LossPush]
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,121 @@
+//! The code that talks to one kind of store.
+//!
+//! The trait is as narrow as the record: a backend executes one [`Op`] on one name and returns its [`Reply`]. What to ask, when to
+//! ask again, whom to believe and for how long is decided above, once for all backends. A backend knows nothing of locks, guards
+//! or the keeper; what it hears from its store unasked, it tells a [`Sink`].
+
+pub(crate) mod memory;
+pub(crate) mod open;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::name::Name;
+use crate::owner::{Session, Token};
+use crate::record::{Op, Reply};
+
+/// One client's access to a store.
+pub(crate) trait Backend: Send + Sync {
+    /// The session that this client's tokens carry, and to which the store sends its grants.
+    fn session(&self) -> &Session;
+
+    /// The store's lease clock now, as well as it can be known; `None` before the first answer.
+    fn server_now(&self) -> Option<u64>;
+
+    /// Executes one operation. Dropping the answer does not take the request back.
+    fn execute(&self, name: &Name, op: Op) -> Pending<Answer>;
+
+    /// The names that are held or waited for, and start with `prefix`.
+    fn list(&self, prefix: &str) -> Pending<Vec<Name>>;
+
+    /// Whether waiters can't be pushed to, and ask again and again instead.
+    fn polls(&self) -> bool {
+        false
+    }
+
+    /// What this kind of store can do.
+    fn capabilities(&self) -> &'static [Capability];
+
+    /// What is known of the store's fitness, beyond that it answers: one sentence each.
+    fn warnings(&self) -> Vec<String>;
+}
+
+/// What a store can do beyond taking and giving back a lock.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// use tenure::{Capability, Domain};
+///
+/// let domain = Domain::open("memory:").await?;
+/// assert!(domain.capabilities().await?.contains(&Capability::Fifo));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Capability {
+    /// First come, first served.
+    Fifo,
+    /// The names in use can be listed.
+    List,
+    /// A lease can outlive its process, and be adopted by another.
+    Detach,
+    /// A lease can be ended by force.
+    Force,
+    /// A lease that is ended by force, deleted or overwritten is told to its holder at once.
+    LossPush,
+}
+
+/// A reply, and the store's lease clock when it was made.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) reply: Reply,
+    pub(crate) server: u64,
+}
+
+/// A grant that reached its waiter by a push: for `term`, made at the store's time `at`.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    pub(crate) token: Token,
+    pub(crate) fence: u64,
+    pub(crate) at: u64,
+    pub(crate) term: Duration,
+}
+
+/// What a backend tells unasked. Called from inside the driver, so it never blocks and never calls the backend.
+pub(crate) trait Sink: Send + Sync {
+    /// A waiter was granted the name.
+    fn granted(&self, name: &Name, grant: Grant);
+
+    /// The lease on the name may be gone: verify it.
+    fn doubt(&self, name: &Name);
+}
+
+/// An answer that is there, or will be. In-process stores answer at once, also in a drop and outside a runtime.
+pub(crate) enum Pending<T> {
+    Now(Option<Result<T, Error>>),
+    #[cfg_attr(not(test), expect(dead_code, reason = "made by stores past this process"))]
+    Later(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
+}
+
+impl<T> Pending<T> {
+    pub(crate) fn now(answer: Result<T, Error>) -> Self {
+        Pending::Now(Some(answer))
+    }
+}
+
+impl<T: Unpin> Future for Pending<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Pending::Now(answer) => Poll::Ready(answer.take().expect("polled after it was ready")),
+            Pending::Later(future) => future.as_mut().poll(cx),
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! The tasks of this process that want, or have, one name.
+//!
+//! Lock cohorting, known from locks for NUMA machines: the tasks queue here, and the cohort as a whole is *one* waiter in the
+//! store's queue, so a cancelled task loses nobody's place. A lease that the store granted passes from task to task without a round
+//! trip, each with the next fence of the lease's range, until its budget is spent; then it goes back to the store, which gives it to
+//! another process if one waits. So the order is: first come, first served between processes, and within a process.
+//!
+//! This file has the parts; what happens to them is in [`table`](crate::table), under one lock.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::backend::Grant;
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::lease::{Lease, Pair, Terms};
+use crate::owner::{Session, Token};
+use crate::record::{Holding, Op, RANGE, Wait};
+use crate::status::{Busy, Holder};
+use crate::sync::Mutex;
+use crate::table::After;
+use crate::tenure::{SharedLease, Turn};
+
+/// How long a lease may pass from task to task before the store is asked whether another process waits.
+pub(crate) const TURN_BUDGET: Duration = Duration::from_millis(5);
+
+/// What a task asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) terms: Terms,
+    pub(crate) label: Arc<str>,
+    /// Whether it waits when the name is held.
+    pub(crate) waits: bool,
+}
+
+impl Request {
+    /// Whether a lease that was taken for one of them serves the other as well.
+    fn is_served_alike(&self, other: &Request) -> bool {
+        self.terms == other.terms && self.label == other.label
+    }
+}
+
+/// A task that asked for the name and was not answered yet.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) request: Request,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Waiting(Option<Waker>),
+    Called(Call),
+    /// The task has its answer, or is gone.
+    Left,
+}
+
+/// The answer to a task that waits.
+#[derive(Debug)]
+pub(crate) enum Call {
+    Turn(Arc<Turn>),
+    Busy(Busy),
+    Failed(Error),
+}
+
+impl Seat {
+    pub(crate) fn new(request: Request) -> Arc<Self> {
+        Arc::new(Seat {
+            request,
+            slot: Mutex::new(Slot::Waiting(None)),
+        })
+    }
+
+    /// Answers the task. The caller wakes it once no lock is held.
+    pub(crate) fn call(&self, call: Call) -> Option<Waker> {
+        match std::mem::replace(&mut *self.slot.lock(), Slot::Called(call)) {
+            Slot::Waiting(waker) => waker,
+            Slot::Called(_) | Slot::Left => None,
+        }
+    }
+
+    pub(crate) fn poll_call(&self, cx: &mut Context<'_>) -> Poll<Call> {
+        let mut slot = self.slot.lock();
+        match &mut *slot {
+            Slot::Waiting(waker) => {
+                match waker {
+                    Some(waker) => waker.clone_from(cx.waker()),
+                    None => *waker = Some(cx.waker().clone()),
+                }
+                Poll::Pending
+            }
+            _ => self.collect(&mut slot).map_or(Poll::Pending, Poll::Ready),
+        }
+    }
+
+    /// Leaves: takes the answer along if there is one, and can't be called any more.
+    pub(crate) fn leave(&self) -> Option<Call> {
+        self.collect(&mut self.slot.lock())
+    }
+
+    /// Takes back a turn that the task did not collect; it waits again.
+    fn take_back_turn(&self) -> bool {
+        let mut slot = self.slot.lock();
+        let was_uncollected = matches!(&*slot, Slot::Called(Call::Turn(_)));
+        if was_uncollected {
+            *slot = Slot::Waiting(None);
+        }
+        was_uncollected
+    }
+
+    fn collect(&self, slot: &mut Slot) -> Option<Call> {
+        match std::mem::replace(slot, Slot::Left) {
+            Slot::Called(call) => Some(call),
+            Slot::Waiting(_) | Slot::Left => None,
+        }
+    }
+}
+
+/// One attempt to get a lease from the store: everything that is asked again is asked with its token.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) token: Token,
+    /// The task that it was begun for. A lease for another one is asked for by a new token.
+    pub(crate) request: Request,
+    /// The highest fence that was seen when it began.
+    pub(crate) floor: u64,
+    pub(crate) place: Option<u64>,
+    pub(crate) pair: Option<Pair>,
+    /// The token of an earlier attempt, which holds the name, and is to be replaced.
+    pub(crate) replaces: Option<Token>,
+    /// Until then a request that was never answered may still be executed.
+    pub(crate) haunted_until: Option<Moment>,
+}
+
+impl Attempt {
+    pub(crate) fn new(session: &Session, request: Request, floor: u64) -> Self {
+        let token = Token::fresh(session, &request.label);
+        Attempt {
+            token,
+            request,
+            floor,
+            place: None,
+            pair: None,
+            replaces: None,
+            haunted_until: None,
+        }
+    }
+
+    /// The request for a lease: the first, or a beat.
+    pub(crate) fn op(&self, waits: bool, polls: bool, not_after: u64) -> Op {
+        let (token, ttl, floor) = (self.token.clone(), self.request.terms.first_term(), self.floor);
+        if let Some(from) = self.replaces.clone() {
+            return Op::Adopt {
+                from,
+                token,
+                ttl,
+                floor,
+                not_after,
+            };
+        }
+        let wait = match self.place {
+            _ if !waits => Wait::No,
+            Some(place) => Wait::Keep { place },
+            None => Wait::Join,
+        };
+        Op::Acquire {
+            token,
+            ttl,
+            wait,
+            polls,
+            floor,
+            not_after,
+        }
+    }
+
+    /// Whether a lease for this attempt is what that task asked for.
+    pub(crate) fn serves(&self, seat: &Seat) -> bool {
+        self.request.is_served_alike(&seat.request)
+    }
+}
+
+/// What is going on between the cohort and the store.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    Idle,
+    /// The first task asks the store itself, with this token. A grant that is pushed before it has its answer is kept.
+    Asking {
+        token: Token,
+        early: Option<Grant>,
+    },
+    /// A background task waits in the store's queue.
+    Seeking(Seeking),
+    /// The lease of this number passes from task to task.
+    Held {
+        id: u64,
+    },
+    /// A lease is on its way back.
+    Returning,
+}
+
+/// What a grant that is pushed meanwhile has to be compared with.
+#[derive(Debug)]
+pub(crate) struct Seeking {
+    pub(crate) attempt: Attempt,
+    pub(crate) busy: Option<Busy>,
+    /// Why the store was not reached when it was last asked.
+    pub(crate) trouble: Option<Error>,
+    /// Wakes the background task: nobody waits any more, a push came, or the domain was closed.
+    pub(crate) alarm: Arc<Notify>,
+}
+
+/// Everything that this process has to do with one name.
+#[derive(Debug)]
+pub(crate) struct Cohort {
+    pub(crate) seats: VecDeque<Arc<Seat>>,
+    pub(crate) phase: Phase,
+    /// The leases on the name: the one that passes, and those that were taken over or adopted.
+    pub(crate) leases: Vec<Held>,
+}
+
+impl Cohort {
+    pub(crate) fn new() -> Self {
+        Cohort {
+            seats: VecDeque::new(),
+            phase: Phase::Idle,
+            leases: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.seats.is_empty() && self.leases.is_empty() && matches!(self.phase, Phase::Idle)
+    }
+
+    pub(crate) fn has_token(&self, token: &Token) -> bool {
+        self.leases.iter().any(|held| held.shared.token == *token)
+    }
+
+    /// The number of the lease of this turn, if the cohort still has it.
+    pub(crate) fn index_of(&self, lease: &Arc<SharedLease>) -> Option<usize> {
+        self.leases
+            .iter()
+            .position(|held| Arc::ptr_eq(&held.shared, lease))
+    }
+
+    /// Who holds the name, when it is the lease of this number.
+    pub(crate) fn busy(&self, id: u64, now: Moment) -> Option<Busy> {
+        let held = self.leases.iter().find(|held| held.id == id)?;
+        Some(held.busy(now, self.seats.len()))
+    }
+
+    /// Answers everyone that waits with an error.
+    pub(crate) fn fail_all(&mut self, error: &Error, after: &mut After) {
+        let seats = self.seats.drain(..);
+        after
+            .wakers
+            .extend(seats.filter_map(|seat| seat.call(Call::Failed(error.clone()))));
+    }
+
+    /// Answers those that do not wait.
+    pub(crate) fn refuse_tries(&mut self, busy: &Busy) -> Vec<Waker> {
+        let (waiting, tries) = self.seats.drain(..).partition(|seat| seat.request.waits);
+        self.seats = waiting;
+        let tries: VecDeque<Arc<Seat>> = tries;
+        tries
+            .iter()
+            .filter_map(|seat| seat.call(Call::Busy(busy.clone())))
+            .collect()
+    }
+}
+
+/// A lease of this process.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) id: u64,
+    pub(crate) lease: Lease,
+    pub(crate) shared: Arc<SharedLease>,
+    pub(crate) request: Request,
+    /// Where its range of fences starts.
+    pub(crate) start: u64,
+    pub(crate) turn: Arc<Turn>,
+    /// The task whose turn it is, if it was called to it.
+    pub(crate) seat: Option<Arc<Seat>>,
+    /// It passes from task to task until then.
+    pub(crate) pass_until: Moment,
+    /// A renewal is under way.
+    pub(crate) is_renewing: bool,
+    /// The renewal that is under way may have been executed before the lease ended: verify again.
+    pub(crate) is_doubted: bool,
+    /// Where it stands in the schedule.
+    pub(crate) due: Moment,
+}
+
+impl Held {
+    /// Whether the turn can go to this task without asking the store.
+    pub(crate) fn can_pass_to(&self, seat: &Seat, now: Moment) -> bool {
+        self.request.is_served_alike(&seat.request)
+            && self.request.terms.can_be_passed()
+            && self.turn.fence.get() + 1 < self.start + RANGE
+            && now < self.pass_until
+            && self.lease.is_fresh(now)
+            && self.shared.loss().is_none()
+    }
+
+    /// The next turn of the lease.
+    pub(crate) fn next_turn(&mut self) -> Arc<Turn> {
+        self.turn = Arc::new(Turn::new(Arc::clone(&self.shared), self.turn.fence.get() + 1));
+        Arc::clone(&self.turn)
+    }
+
+    /// Takes the turn back from a task that did not come for it, as one whose future is not polled.
+    pub(crate) fn take_back_turn(&mut self) -> Option<Arc<Seat>> {
+        let seat = self.seat.take_if(|seat| seat.take_back_turn())?;
+        self.turn.end();
+        Some(seat)
+    }
+
+    fn busy(&self, now: Moment, waiters: usize) -> Busy {
+        let holding = Holding {
+            token: self.shared.token.clone(),
+            fence: self.start,
+            left: self.lease.deadline().since(now),
+        };
+        Busy {
+            holder: Some(Holder::new(holding)),
+            waiters,
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Where names live: one store, opened from a URL.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::backend::{Capability, open};
+use crate::client::{Client, Executed};
+use crate::clock::Clock;
+use crate::cohort::{Attempt, Request};
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::lease::Terms;
+use crate::lock::Lock;
+use crate::metrics::Metrics;
+use crate::name::Name;
+use crate::record::{Op, Reply};
+use crate::release::Release;
+use crate::seize;
+use crate::status::{Health, Holder, Status};
+use crate::ticket::Ticket;
+use crate::url::DomainUrl;
+
+/// A store of names, opened from a URL. Cheap to clone; all clones share one connection and one keeper.
+///
+/// Guards keep what they need: a domain can be dropped while they live. When the last handle is gone, so is everything in the
+/// background.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// let domain = tenure::Domain::open("memory:").await?;
+/// domain.lock("orders/42").run(async |tenure| println!("fence {}", tenure.fence())).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Domain {
+    client: Arc<Client>,
+    terms: Terms,
+    /// What to call it in a log; without password.
+    address: Arc<str>,
+}
+
+impl Domain {
+    /// Opens a domain, and connects to its store.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a bad URL, [`Unsupported`](crate::ErrorKind::Unsupported) for a store that is not
+    /// compiled in, [`Unavailable`](crate::ErrorKind::Unavailable) when it can't be reached: the call can be repeated.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// let domain = tenure::Domain::open("memory:").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn open(url: impl AsRef<str>) -> Result<Self, Error> {
+        let domain = Domain::lazy(url)?;
+        domain.client.backend().await?;
+        Ok(domain)
+    }
+
+    /// A domain that connects when it is first used. All who use it first share one attempt to connect; a failed one is not
+    /// remembered.
+    ///
+    /// Needs no runtime, so it can stand in a `static`.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a bad URL.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::LazyLock;
+    /// use tenure::Domain;
+    ///
+    /// static LOCKS: LazyLock<Domain> = LazyLock::new(|| Domain::lazy("memory:").expect("a valid URL"));
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// LOCKS.lock("orders/42").run(async |_| ()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lazy(url: impl AsRef<str>) -> Result<Self, Error> {
+        let url: DomainUrl = url.as_ref().parse()?;
+        let terms = Terms::new(url.ttl().unwrap_or(Terms::DEFAULT_TTL), url.timeout());
+        let address = url.to_string();
+        let connect = move |sink| open::open(&url, &Clock::System, sink);
+        Ok(Domain::with(
+            Client::new(Clock::System, Box::new(connect)),
+            terms,
+            &address,
+        ))
+    }
+
+    pub(crate) fn with(client: Arc<Client>, terms: Terms, address: &str) -> Self {
+        Domain {
+            client,
+            terms,
+            address: address.into(),
+        }
+    }
+
+    /// A claim on a name: up to 1,000 bytes of any characters. No I/O; see [`Lock`] for what to do with it.
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(Arc::clone(&self.client), name.as_ref(), self.terms)
+    }
+
+    /// Who holds a name, and who waits for it. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached.
+    ///
+    /// # Cancel safety
+    /// It only looks.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// assert!(!domain.inspect("orders/42").await?.is_held());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Status, Error> {
+        let name = Name::new(name.as_ref())?;
+        match self.execute(&name, Op::Inspect).await?.reply {
+            Reply::Seen { holding, waiters } => Ok(Status {
+                name: name.as_str().to_owned(),
+                holder: holding.map(Holder::new),
+                waiters: waiters.iter().map(|token| token.owner()).collect(),
+            }),
+            reply => Err(crate::acquire::unexpected(&reply)),
+        }
+    }
+
+    /// The names that are held or waited for and start with `prefix`, in order.
+    ///
+    /// # Errors
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached; [`Unsupported`](crate::ErrorKind::Unsupported)
+    /// where it can't be listed.
+    ///
+    /// # Cancel safety
+    /// It only looks.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// let guard = domain.lock("orders/42").acquire().await?;
+    /// let statuses = domain.list("orders/").await?;
+    /// assert_eq!(statuses[0].name, "orders/42");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn list(&self, prefix: impl AsRef<str>) -> Result<Vec<Status>, Error> {
+        let backend = self.client.backend().await?;
+        let mut names = self
+            .client
+            .in_time(self.terms.timeout(), backend.list(prefix.as_ref()))
+            .await?;
+        names.sort();
+        let mut statuses = Vec::with_capacity(names.len());
+        for name in names {
+            let status = self.inspect(name.as_str()).await?;
+            if status.is_held() || !status.waiters.is_empty() {
+                statuses.push(status);
+            }
+        }
+        Ok(statuses)
+    }
+
+    /// Ends the lease of a holder that was [inspected](Self::inspect): of this one, and of no other that came after it. It is told if
+    /// it lives, and the name goes to the next.
+    ///
+    /// # Errors
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it open whether the lease was ended.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// use tenure::Release;
+    ///
+    /// let guard = domain.lock("orders/42").acquire().await?;
+    /// let holder = domain.inspect("orders/42").await?.holder.unwrap();
+    /// assert_eq!(domain.break_lock("orders/42", &holder).await?, Release::Done);
+    /// guard.lost().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn break_lock(&self, name: impl AsRef<str>, holder: &Holder) -> Result<Release, Error> {
+        let name = Name::new(name.as_ref())?;
+        let op = Op::Break {
+            token: holder.token.clone(),
+            fence: holder.fence.get(),
+        };
+        let executed = self.execute(&name, op).await?;
+        Ok(Release::from_reply(&executed.reply, executed.was_unanswered))
+    }
+
+    /// Takes over a lease that was [detached](Guard::detach), under a new token and a higher fence. Of two that adopt the same ticket,
+    /// one succeeds.
+    ///
+    /// # Errors
+    /// [`Lost`](crate::ErrorKind::Lost) when the lease has ended, or was adopted by another.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it open whether the ticket was used; if it was, the lease is given back.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// let ticket = domain.lock("orders/42").acquire().await?.detach().await?;
+    /// let guard = domain.adopt(&ticket).await?;
+    /// assert!(domain.adopt(&ticket).await.is_err(), "a ticket is good for once");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn adopt(&self, ticket: &Ticket) -> Result<Guard, Error> {
+        let terms = Terms {
+            ttl: ticket.ttl,
+            ..self.terms
+        };
+        terms.check()?;
+        let label = ticket.token.owner().label().into();
+        let request = Request {
+            terms,
+            label,
+            waits: true,
+        };
+        let op = |attempt: &Attempt, not_after| {
+            let (from, token) = (ticket.token.clone(), attempt.token.clone());
+            Op::Adopt {
+                from,
+                token,
+                ttl: terms.first_term(),
+                floor: attempt.floor,
+                not_after,
+            }
+        };
+        seize::seize(&self.client, ticket.name.clone(), request, ticket.fence.get(), op).await
+    }
+
+    /// Asks the store for its health. No lock is taken.
+    ///
+    /// # Errors
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached.
+    ///
+    /// # Cancel safety
+    /// It only looks.
+    pub async fn health(&self) -> Result<Health, Error> {
+        let backend = self.client.backend().await?;
+        let sent = self.client.clock.now();
+        let probe = Name::new("tenure/health").expect("a valid name");
+        self.execute(&probe, Op::Inspect).await?;
+        Ok(Health {
+            round_trip: self.client.clock.now().since(sent),
+            warnings: backend.warnings(),
+        })
+    }
+
+    /// What this kind of store can do.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), when it was not opened before.
+    pub async fn capabilities(&self) -> Result<&'static [Capability], Error> {
+        Ok(self.client.backend().await?.capabilities())
+    }
+
+    /// What happened in this domain, in this process, since it was opened.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        let table = self.client.table.lock();
+        let cohorts = table.cohorts.values();
+        let (held, waiting) = cohorts.fold((0, 0), |(held, waiting), cohort| {
+            (
+                held + cohort.leases.len() as u64,
+                waiting + cohort.seats.len() as u64,
+            )
+        });
+        drop(table);
+        self.client.counters.snapshot(held, waiting)
+    }
+
+    /// Closes the domain, for all its clones: every guard is told, everyone who waits gets an error, and what they left in the store's
+    /// queues is taken back before this returns.
+    ///
+    /// A lease stays in the store until its guard is dropped or released, or its ttl is over: its holder may still be at work.
+    ///
+    /// # Cancel safety
+    /// The domain is closed by the first poll. Dropping the future only stops the wait for what is under way.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// use tenure::{ErrorKind, LossKind};
+    ///
+    /// let guard = domain.lock("orders/42").acquire().await?;
+    /// domain.close().await;
+    /// assert_eq!(*guard.lost().await.kind(), LossKind::Closed);
+    /// let error = domain.lock("orders/42").acquire().await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Closed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn close(&self) {
+        let after = self.client.table.lock().close();
+        self.client.follow_up(after);
+        self.client.tasks.all_done().await;
+    }
+
+    async fn execute(&self, name: &Name, op: Op) -> Result<Executed, Error> {
+        self.client.table.lock().floor_unless_closed()?;
+        self.client.backend().await?;
+        self.client.execute(name, op, self.terms.timeout()).await
+    }
+}
+
+impl fmt::Debug for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Domain").field(&self.address).finish()
+    }
+}

@@ -1,0 +1,154 @@
+//! The one error type of the crate.
+//!
+//! It is opaque and cloneable: opaque, so that the driver below can change without breaking callers; cloneable, because one failed
+//! attempt to connect is the answer to everyone who waited for it. Callers match on [`Error::kind`], which says what they can do
+//! about it. Contention is never an error.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::loss::Loss;
+
+/// What went wrong, as far as a program can act on it.
+///
+/// # Examples
+/// ```
+/// use tenure::{Domain, ErrorKind};
+///
+/// let error = Domain::lazy("memcached://localhost").unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Invalid);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The lease was lost. Stop the work, or acquire again and check what was done.
+    Lost,
+    /// The store could not be reached, or did not answer in time. Nothing was entered; try again later.
+    Unavailable,
+    /// This store, or this build, can't do what was asked. The message names what would.
+    Unsupported,
+    /// The caller's input is wrong: a URL, an option, a name, a time. The message names it.
+    Invalid,
+    /// The store refused: credentials or permissions are missing.
+    Denied,
+    /// The store holds, or answered, something that this version does not understand.
+    Protocol,
+    /// The domain was closed by [`Domain::close`](crate::Domain::close).
+    Closed,
+}
+
+/// An error of this crate: a [kind](ErrorKind), a message that says what to do, and perhaps a source.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use tenure::{Domain, ErrorKind};
+///
+/// match Domain::open("memory:?tll=3s").await {
+///     Ok(_) => unreachable!(),
+///     Err(error) if error.is_transient() => println!("try again later: {error}"),
+///     Err(error) => {
+///         assert_eq!(error.kind(), ErrorKind::Invalid);
+///         assert!(error.to_string().contains("unknown option `tll`"));
+///     }
+/// }
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    may_have_run: bool,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error(Arc::new(Inner {
+            kind,
+            message: message.into(),
+            may_have_run: false,
+            source: None,
+        }))
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Invalid, message)
+    }
+
+    pub(crate) fn unsupported(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Unsupported, message)
+    }
+
+    /// The store is known to be out of reach: the request was not executed.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Unavailable, message)
+    }
+
+    /// A request was sent and no answer came: it may have been executed, or may be still.
+    pub(crate) fn unanswered(message: impl Into<String>) -> Self {
+        Error(Arc::new(Inner {
+            kind: ErrorKind::Unavailable,
+            message: message.into(),
+            may_have_run: true,
+            source: None,
+        }))
+    }
+
+    pub(crate) fn closed() -> Self {
+        Error::new(ErrorKind::Closed, "domain is closed; open it again to go on")
+    }
+
+    /// What kind of error this is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether the same call may succeed later without any change by the caller.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        self.0.kind == ErrorKind::Unavailable
+    }
+
+    /// Whether the request may have been executed although no answer came.
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.0.may_have_run
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("message", &self.0.message)
+            .finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl From<Loss> for Error {
+    fn from(loss: Loss) -> Self {
+        let message = loss.to_string();
+        Error(Arc::new(Inner {
+            kind: ErrorKind::Lost,
+            message,
+            may_have_run: false,
+            source: Some(Box::new(loss)),
+        }))
+    }
+}

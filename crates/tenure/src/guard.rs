@@ -1,0 +1,271 @@
+//! Ownership of a lease, for one turn.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::{Client, Executed};
+use crate::error::Error;
+use crate::lease::Terms;
+use crate::record::{Op, Reply};
+use crate::release::{self, Release};
+use crate::schedule::loss_kind;
+use crate::tenure::{Tenure, Turn};
+use crate::ticket::Ticket;
+
+/// Owns a lease; gives it back when dropped.
+///
+/// While a guard lives, its lease is renewed in the background. It derefs to a [`Tenure`], which tells the fence, the time left, and
+/// when the lease is [lost](Tenure::lost).
+///
+/// # Drop
+/// Dropping never blocks and never panics, and works outside a runtime, on panic, and while the runtime goes down: the release is
+/// done at once where the store is in this process, and else in the background. When that can't run any more, the lease ends by
+/// its ttl. Prefer [`release`](Self::release), which says what became of it.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// let domain = tenure::Domain::open("memory:").await?;
+///
+/// let guard = domain.lock("orders/42").acquire().await?;
+/// println!("write with fence {}", guard.fence());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "the lock is given back as soon as the guard is dropped"]
+pub struct Guard {
+    tenure: Tenure,
+    client: Arc<Client>,
+    terms: Terms,
+    /// A release was sent and not answered: it may have been executed.
+    was_unanswered: bool,
+    /// There is nothing left to give back.
+    is_done: bool,
+}
+
+impl Guard {
+    pub(crate) fn new(client: Arc<Client>, turn: Arc<Turn>, terms: Terms) -> Self {
+        client.counters.acquired(&turn);
+        Guard {
+            tenure: Tenure(turn),
+            client,
+            terms,
+            was_unanswered: false,
+            is_done: false,
+        }
+    }
+
+    /// The view of this lease, to be cloned and handed around.
+    #[must_use]
+    pub fn tenure(&self) -> &Tenure {
+        &self.tenure
+    }
+
+    /// Gives the lease back, and says what became of it.
+    ///
+    /// Where another task of this process waits for the name, it begins its turn at once; otherwise the store is told and its answer
+    /// awaited.
+    ///
+    /// # Errors
+    /// When the store can't be reached, the guard comes back inside the error, to be tried again. Dropping it instead goes on trying
+    /// in the background until the lease has expired. It is not held any longer in either case.
+    ///
+    /// # Cancel safety
+    /// Dropping the future goes on in the background, as dropping the guard does.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// use tenure::Release;
+    ///
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// let guard = domain.lock("orders/42").acquire().await?;
+    /// match guard.release().await {
+    ///     Ok(Release::Done) => {}
+    ///     Ok(late) => println!("the lease had ended before: {late:?}"),
+    ///     Err(returned) => println!("try again with the guard in it: {}", returned.error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn release(mut self) -> Result<Release, Returned> {
+        let (client, turn) = (Arc::clone(&self.client), Arc::clone(&self.tenure.0));
+        match release::give_back(&client, &turn, self.terms.timeout(), &mut self.was_unanswered).await {
+            Ok(release) => {
+                self.is_done = true;
+                Ok(release)
+            }
+            Err(error) => Err(Returned { guard: self, error }),
+        }
+    }
+
+    /// Renews the lease now, by its ttl. Only needed with [`no_renewal`](crate::Lock::no_renewal), or to be sure.
+    ///
+    /// # Errors
+    /// [`Lost`](crate::ErrorKind::Lost) when the lease is not ours any more; [`Unavailable`](crate::ErrorKind::Unavailable) when the
+    /// store did not answer: then it is still held until [`remaining`](Tenure::remaining) is over.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it open whether the lease was renewed. It is never shortened.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// let guard = domain.lock("orders/42").no_renewal().acquire().await?;
+    /// guard.renew().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn renew(&self) -> Result<(), Error> {
+        let ttl = self.client.table.lock().renewal_by_hand(&self.tenure.0.lease);
+        let Some(ttl) = ttl.filter(|_| self.is_held()) else {
+            return Err(self.lost().await.into());
+        };
+        let token = self.tenure.0.lease.token.clone();
+        self.ask(Op::Renew { token, ttl, floor: 0 }, ttl).await
+    }
+
+    /// Cuts the lease loose from this process: it lives on for a full ttl, until somebody [adopts](crate::Domain::adopt) it with
+    /// the ticket.
+    ///
+    /// # Errors
+    /// The guard comes back inside the error: when the store can't be reached it is still held, and can be tried again.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the lease back, as dropping the guard does.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// let guard = domain.lock("orders/42").acquire().await?;
+    /// let before = guard.fence();
+    /// let ticket = guard.detach().await?.to_string();
+    ///
+    /// // in another process, perhaps
+    /// let guard = domain.adopt(&ticket.parse()?).await?;
+    /// assert!(guard.fence() > before);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn detach(mut self) -> Result<Ticket, Returned> {
+        let lease = Arc::clone(&self.tenure.0.lease);
+        let ttl = self.terms.ttl;
+        if !self.is_held() {
+            let error = self.lost().await.into();
+            return Err(Returned { guard: self, error });
+        }
+        if let Err(error) = self
+            .ask(
+                Op::Detach {
+                    token: lease.token.clone(),
+                    ttl,
+                },
+                ttl,
+            )
+            .await
+        {
+            return Err(Returned { guard: self, error });
+        }
+        self.is_done = true;
+        self.tenure.0.end();
+        self.client
+            .change(|table, after| table.forget_lease(&lease, self.client.session(), after));
+        lease.tell();
+        Ok(Ticket::new(
+            lease.name.clone(),
+            lease.token.clone(),
+            self.fence(),
+            ttl,
+        ))
+    }
+
+    /// Sends a kind of renewal that asks for `ttl`, and enters its answer.
+    async fn ask(&self, op: Op, ttl: Duration) -> Result<(), Error> {
+        let (client, lease) = (&self.client, &self.tenure.0.lease);
+        let Executed { reply, sent, .. } = client.execute(&lease.name, op, self.terms.timeout()).await?;
+        client.change(|table, after| table.renewed(lease, sent, ttl, Some(&reply), client.session(), after));
+        match &reply {
+            Reply::NotHeld { holder } => Err(lease.lose(loss_kind(holder.as_ref())).clone().into()),
+            _ => lease.loss().map_or(Ok(()), |loss| Err(loss.clone().into())),
+        }
+    }
+}
+
+impl Deref for Guard {
+    type Target = Tenure;
+
+    fn deref(&self) -> &Tenure {
+        &self.tenure
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.is_done {
+            release::give_back_later(&self.client, &self.tenure.0);
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Guard").field(&self.tenure).finish()
+    }
+}
+
+/// A guard that comes back because the store could not be told: try again, or drop it and let the background try.
+///
+/// It converts into the [`Error`] inside it, so `?` works where the guard is not wanted.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// let store = tenure::testing::Store::new();
+/// let client = store.client();
+/// let guard = client.domain().lock("orders/42").acquire().await?;
+///
+/// client.cut_off();
+/// let returned = guard.release().await.unwrap_err();
+/// assert!(returned.error.is_transient());
+///
+/// client.reconnect();
+/// returned.guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Returned {
+    /// The guard, whose token is not forgotten.
+    pub guard: Guard,
+    /// Why the store could not be told.
+    pub error: Error,
+}
+
+impl fmt::Display for Returned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` was not given back: {}", self.guard.name(), self.error)
+    }
+}
+
+impl std::error::Error for Returned {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl From<Returned> for Error {
+    fn from(returned: Returned) -> Error {
+        returned.error.clone()
+    }
+}

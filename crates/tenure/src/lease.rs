@@ -1,0 +1,222 @@
+//! The holder's side of a lease. Pure: time comes in, decisions go out.
+//!
+//! The believed deadline counts from **before** the request was sent, less a margin for clocks that run at different speeds. The
+//! store counts from when it executed the request, which was later: so the holder stops believing before the store can give the
+//! name to another (I2, I4), also when the store hangs or the process is stopped. A request that was not answered is *unknown*,
+//! not lost: the lease is believed until its deadline, and the renewal is sent again.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::record::PROBATION;
+
+const MIN_TTL: Duration = Duration::from_millis(100);
+const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest pause before a renewal that failed is sent again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest that one command may take.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a lease is asked for: how long it lasts, and how long it is renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) ttl: Duration,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) renewed: bool,
+    /// How long one command may take; a share of the ttl when not given.
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Terms {
+    pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(10);
+
+    pub(crate) fn new(ttl: Duration, timeout: Option<Duration>) -> Self {
+        Terms {
+            ttl,
+            max_hold: None,
+            renewed: true,
+            timeout,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if !(MIN_TTL..=MAX_TTL).contains(&self.ttl) {
+            return Err(Error::invalid(format!(
+                "ttl of {:?} is out of range; use 100 ms to 24 h",
+                self.ttl
+            )));
+        }
+        if self.max_hold.is_some_and(|max_hold| max_hold < MIN_TTL) {
+            return Err(Error::invalid(
+                "max_hold is below 100 ms; a lease can't be that short",
+            ));
+        }
+        Ok(())
+    }
+
+    /// How long an attempt may go unanswered.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout.unwrap_or((self.ttl / 4).min(LONGEST_TIMEOUT))
+    }
+
+    /// How long the first term is asked for.
+    pub(crate) fn first_term(&self) -> Duration {
+        self.max_hold.unwrap_or(Duration::MAX).min(self.ttl)
+    }
+
+    /// Whether the holder may pass its lease on: what is left of it is as good as a new one.
+    pub(crate) fn can_be_passed(&self) -> bool {
+        self.renewed && self.max_hold.is_none()
+    }
+}
+
+/// A reply of the store with its time in it, and when the request for it was sent: `server` was read no earlier than `sent`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Pair {
+    pub(crate) sent: Moment,
+    pub(crate) server: u64,
+}
+
+/// What the holder should do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing until then.
+    Rest { until: Moment },
+    /// Renew, asking for this long.
+    Renew { ttl: Duration },
+    /// The deadline is past: it is not held any longer. `unanswered` when the store did not answer the last renewal.
+    Over { unanswered: bool },
+}
+
+/// A lease as its holder sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lease {
+    ttl: Duration,
+    /// Believed until then.
+    deadline: Moment,
+    /// When to renew; `None` when it may not last longer.
+    renew_at: Option<Moment>,
+    /// It may not last longer than this.
+    end: Option<Moment>,
+    renewed: bool,
+    unanswered: bool,
+}
+
+impl Lease {
+    /// A lease that was granted in answer to a request sent at `sent`.
+    pub(crate) fn granted(terms: &Terms, sent: Moment) -> Self {
+        Lease::starting(
+            terms,
+            sent,
+            terms.first_term(),
+            sent + believed(terms.first_term()),
+        )
+    }
+
+    /// A lease that was granted by a push, for `term`, at the store's time `at`, and received at `now` (rule 4 of the hand-over).
+    ///
+    /// The store's time went from `pair.server` to `at`, so the grant was made no earlier than `pair.sent` plus that. `None` when
+    /// that can't be: the store's clock was set; then only a renewal can tell.
+    pub(crate) fn pushed(terms: &Terms, pair: Pair, at: u64, term: Duration, now: Moment) -> Option<Self> {
+        let age = now.since(pair.sent);
+        let passed = Duration::from_micros(at.checked_sub(pair.server)?);
+        if passed > age {
+            return None;
+        }
+        let made = pair.sent + passed;
+        // Clocks that run at different speeds drift apart with the age of the pair.
+        let deadline = made + believed(term) - age / 1_000;
+        Some(Lease::starting(
+            terms,
+            made,
+            term,
+            deadline.min(now + believed(term)),
+        ))
+    }
+
+    fn starting(terms: &Terms, from: Moment, term: Duration, deadline: Moment) -> Self {
+        let cap = if terms.renewed {
+            terms.max_hold
+        } else {
+            Some(terms.first_term())
+        };
+        let mut lease = Lease {
+            ttl: terms.ttl,
+            deadline,
+            renew_at: None,
+            end: cap.map(|cap| from + cap),
+            renewed: terms.renewed,
+            unanswered: false,
+        };
+        lease.plan_renewal(from, term);
+        lease
+    }
+
+    /// Renewed by a request that was sent at `sent` and asked for `ttl`. Never shortens.
+    pub(crate) fn renewed(&mut self, sent: Moment, ttl: Duration) {
+        self.unanswered = false;
+        self.deadline = self.deadline.max(sent + believed(ttl));
+        self.plan_renewal(sent, ttl);
+    }
+
+    /// A renewal failed, or was not answered: unknown, not lost.
+    pub(crate) fn not_answered(&mut self, now: Moment) {
+        self.unanswered = true;
+        self.renew_at = Some(now + (self.ttl / 20).min(LONGEST_PAUSE));
+    }
+
+    /// Renew at the next look.
+    pub(crate) fn verify(&mut self, now: Moment) {
+        self.renew_at = Some(now);
+    }
+
+    /// What a renewal by hand asks for. A lease that is not renewed by itself lives on from here.
+    pub(crate) fn renewal_by_hand(&mut self, now: Moment) -> Duration {
+        if !self.renewed {
+            self.end = Some(now + self.ttl);
+        }
+        self.renewal(now)
+    }
+
+    pub(crate) fn step(&self, now: Moment) -> Step {
+        if now >= self.deadline {
+            return Step::Over {
+                unanswered: self.unanswered,
+            };
+        }
+        match self.renew_at {
+            Some(at) if at <= now => Step::Renew {
+                ttl: self.renewal(now),
+            },
+            Some(at) => Step::Rest {
+                until: at.min(self.deadline),
+            },
+            None => Step::Rest { until: self.deadline },
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Moment {
+        self.deadline
+    }
+
+    /// Whether enough is left of it to let another task start on it.
+    pub(crate) fn is_fresh(&self, now: Moment) -> bool {
+        self.deadline.since(now) >= (self.ttl / 2).min(PROBATION / 2)
+    }
+
+    fn renewal(&self, now: Moment) -> Duration {
+        let left = self.end.map_or(Duration::MAX, |end| end.since(now));
+        left.clamp(Duration::from_millis(1), self.ttl)
+    }
+
+    fn plan_renewal(&mut self, from: Moment, term: Duration) {
+        let may_last_longer = self.end.is_none_or(|end| from + term < end);
+        self.renew_at = may_last_longer.then(|| from + term / 3);
+    }
+}
+
+/// How much of a term is believed: the margin is 1 % and 2 ms.
+fn believed(term: Duration) -> Duration {
+    term.saturating_sub(term / 100 + Duration::from_millis(2))
+}

@@ -1,0 +1,274 @@
+//! What is asked for, and the verbs to ask for it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::{self, Outcome};
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::cohort::{Attempt as Asking, Request};
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::lease::Terms;
+use crate::name::Name;
+use crate::owner::check_label;
+use crate::record::Op;
+use crate::seize;
+use crate::status::Busy;
+
+/// A claim on a name: options, and the verbs `acquire`, `try_acquire`, `run` and `take_over`.
+///
+/// Making one costs no I/O, and it can be kept and used again. A bad name or option is reported by the verbs.
+///
+/// # Which verb?
+/// - [`run`](Self::run) when the work is a future: it stops the work on loss and awaits the release. Start here.
+/// - [`acquire`](Self::acquire) when the lock is held across something that is not one future. Watch [`lost`](crate::Tenure::lost).
+/// - [`try_acquire`](Self::try_acquire) when someone else doing the work is as good.
+/// - [`take_over`](Self::take_over) when the holder is known to be gone or wrong.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// use std::time::Duration;
+///
+/// let domain = tenure::Domain::open("memory:").await?;
+/// let lock = domain.lock("orders/42").ttl(Duration::from_secs(30)).label("nightly");
+///
+/// let guard = lock.acquire().await?;
+/// guard.release().await?;
+/// let again = lock.acquire().await?;
+/// # drop(again);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a lock does nothing until one of its verbs is awaited"]
+pub struct Lock {
+    pub(crate) client: Arc<Client>,
+    name: Result<Name, Error>,
+    terms: Terms,
+    label: Arc<str>,
+}
+
+impl Lock {
+    pub(crate) fn new(client: Arc<Client>, name: &str, terms: Terms) -> Self {
+        Lock {
+            client,
+            name: Name::new(name),
+            terms,
+            label: Arc::from(""),
+        }
+    }
+
+    /// How long the lease lasts when nobody renews it: 100 ms to 24 h, 10 s by default. It is renewed at a third of it, so this is
+    /// how long others wait for a holder that died.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.terms.ttl = ttl;
+        self
+    }
+
+    /// Renewal ends so that the lease ends after this long, whatever its holder does.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.terms.max_hold = Some(max_hold);
+        self
+    }
+
+    /// A text that others see when they ask who holds the name; at most 200 bytes.
+    pub fn label(mut self, label: impl AsRef<str>) -> Self {
+        self.label = label.as_ref().into();
+        self
+    }
+
+    /// The lease is not renewed in the background: it ends after one ttl, unless [renewed by hand](Guard::renew).
+    pub fn no_renewal(mut self) -> Self {
+        self.terms.renewed = false;
+        self
+    }
+
+    /// Waits until the name is ours, however long that takes.
+    ///
+    /// # Errors
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached: at once when that is known, and after one ttl
+    /// for those who waited already. [`Invalid`](crate::ErrorKind::Invalid) for a bad name or option.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the queue at once. If the name was granted meanwhile, it goes to the next.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// let guard = domain.lock("orders/42").acquire().await?;
+    /// assert!(guard.is_held());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn acquire(&self) -> Result<Guard, Error> {
+        match self.attempt(true, None).await? {
+            Attempt::Acquired(guard) => Ok(guard),
+            Attempt::Busy(_) => unreachable!("a task that waits without a limit is never told busy"),
+        }
+    }
+
+    /// Takes the name if it is free and nobody waits for it.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire). That someone else holds the name is no error.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives back what was granted meanwhile.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// if let Some(guard) = domain.lock("nightly").try_acquire().await?.ok() {
+    ///     println!("we do it, with fence {}", guard.fence());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn try_acquire(&self) -> Result<Attempt, Error> {
+        self.attempt(false, None).await
+    }
+
+    /// Waits for the name, but not longer than `limit`; zero means not to wait at all.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire). That the time is up is no error.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # use std::time::Duration;
+    /// # use tenure::Attempt;
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// # let held = domain.lock("orders/42").acquire().await?;
+    /// match domain.lock("orders/42").try_acquire_for(Duration::from_millis(5)).await? {
+    ///     Attempt::Acquired(guard) => println!("fence {}", guard.fence()),
+    ///     Attempt::Busy(busy) => println!("{busy}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn try_acquire_for(&self, limit: Duration) -> Result<Attempt, Error> {
+        let limit = (!limit.is_zero()).then(|| self.client.clock.now() + limit);
+        self.attempt(limit.is_some(), limit).await
+    }
+
+    /// Ends the present lease, whoever has it, and takes its place ahead of the queue. Its holder is told.
+    ///
+    /// The old holder may be at work until it has been told: only a resource that checks the [fence](crate::Fence) is safe from it.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it open whether the old lease was ended; the name is given back in that case.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// let old = domain.lock("orders/42").acquire().await?;
+    /// let new = domain.lock("orders/42").take_over().await?;
+    /// old.lost().await;
+    /// assert!(!old.is_held() && new.is_held() && new.fence() > old.fence());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn take_over(&self) -> Result<Guard, Error> {
+        let (request, name) = (self.request(true)?, self.name.clone()?);
+        let op = |attempt: &Asking, not_after| {
+            let (token, ttl) = (attempt.token.clone(), attempt.request.terms.first_term());
+            Op::TakeOver {
+                token,
+                ttl,
+                floor: attempt.floor,
+                not_after,
+            }
+        };
+        seize::seize(&self.client, name, request, 0, op).await
+    }
+
+    pub(crate) async fn attempt(&self, waits: bool, limit: Option<Moment>) -> Result<Attempt, Error> {
+        let (request, name) = (self.request(waits)?, self.name.as_ref().map_err(Error::clone)?);
+        match acquire::acquire(&self.client, name, request, limit).await? {
+            Outcome::Turn(turn) => Ok(Attempt::Acquired(Guard::new(
+                Arc::clone(&self.client),
+                turn,
+                self.terms,
+            ))),
+            Outcome::Busy(busy) => {
+                self.client.counters.busy();
+                Ok(Attempt::Busy(busy))
+            }
+        }
+    }
+
+    fn request(&self, waits: bool) -> Result<Request, Error> {
+        self.terms.check()?;
+        check_label(&self.label)?;
+        Ok(Request {
+            terms: self.terms,
+            label: Arc::clone(&self.label),
+            waits,
+        })
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock")
+            .field("name", &self.name)
+            .field("terms", &self.terms)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The outcome of an attempt that may find the name busy.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let domain = tenure::Domain::open("memory:").await?;
+/// let first = domain.lock("orders/42").try_acquire().await?;
+/// assert!(first.is_acquired());
+/// assert!(domain.lock("orders/42").try_acquire().await?.ok().is_none());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "an acquired name is given back as soon as this is dropped"]
+pub enum Attempt<T = Guard> {
+    /// The name is, or was, ours.
+    Acquired(T),
+    /// Someone else has it.
+    Busy(Busy),
+}
+
+impl<T> Attempt<T> {
+    /// What was acquired, if it was.
+    pub fn ok(self) -> Option<T> {
+        match self {
+            Attempt::Acquired(acquired) => Some(acquired),
+            Attempt::Busy(_) => None,
+        }
+    }
+
+    /// Whether it was acquired.
+    #[must_use]
+    pub fn is_acquired(&self) -> bool {
+        matches!(self, Attempt::Acquired(_))
+    }
+}

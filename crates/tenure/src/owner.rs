@@ -1,0 +1,266 @@
+//! Who holds or waits, and the token that proves it.
+//!
+//! A token is 128 random bits, never used again (R2.1), followed by the session that it belongs to and by who its owner is. All of
+//! it is one string, so that holding a name costs one key in the store, any tool can read who holds it, and a plain string compare
+//! decides ownership. A token of any other form is a foreign lock: it excludes us, and its owner is unknown.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
+use crate::error::Error;
+
+/// The longest label, in bytes of UTF-8.
+const MAX_LABEL_LEN: usize = 200;
+const RANDOM_HEX: usize = 32;
+const SESSION_HEX: usize = 16;
+/// What can't stand inside one field of a token: the separator, the escape, and what a terminal might interpret.
+const FIELD: &AsciiSet = &CONTROLS.add(b':').add(b'%').add(b' ');
+
+/// Who holds or waits for a name: host, user, process and label.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// let domain = tenure::Domain::open("memory:").await?;
+/// let guard = domain.lock("orders/42").label("nightly").acquire().await?;
+///
+/// let holder = domain.inspect("orders/42").await?.holder.unwrap();
+/// assert_eq!(holder.owner.pid(), Some(std::process::id()));
+/// assert_eq!(holder.owner.label(), "nightly");
+/// # drop(guard);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    host: String,
+    user: String,
+    pid: Option<u32>,
+    label: String,
+}
+
+impl Owner {
+    /// The host name; empty when the lock was taken by a tool that does not say.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The user's name, or its number where it has none; empty when unknown.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// The process; `None` when unknown.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+
+    /// The label that was given with [`Lock::label`](crate::Lock::label); empty when there is none.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Whether the lock was taken by another library, which does not say who it is.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        self.pid.is_none()
+    }
+
+    fn foreign() -> Self {
+        Owner {
+            host: String::new(),
+            user: String::new(),
+            pid: None,
+            label: String::new(),
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(pid) = self.pid else {
+            return f.write_str("a lock of another library");
+        };
+        write!(f, "{}@{} pid {pid}", self.user, self.host)?;
+        if !self.label.is_empty() {
+            write!(f, " ({})", self.label)?;
+        }
+        Ok(())
+    }
+}
+
+/// One client of a store: where its grants are sent. 64 random bits in hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Session(Arc<str>);
+
+impl Session {
+    pub(crate) fn random() -> Self {
+        Session(hex(random::<{ SESSION_HEX / 2 }>()).into())
+    }
+}
+
+/// What proves ownership of one lease: compared as a whole, never used again.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Token(Arc<str>);
+
+impl Token {
+    /// A fresh token for a lease of this process.
+    pub(crate) fn fresh(session: &Session, label: &str) -> Self {
+        let random = hex(random::<{ RANDOM_HEX / 2 }>());
+        let label = utf8_percent_encode(label, FIELD);
+        Token(format!("{random}:{}:{}:{label}", session.0, here()).into())
+    }
+
+    /// A token as the store shows it: ours, or one of another library.
+    pub(crate) fn from_store(text: &str) -> Self {
+        Token(text.into())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The session that it belongs to; `None` for a foreign lock.
+    pub(crate) fn session(&self) -> Option<Session> {
+        Some(Session(self.fields()?[1].into()))
+    }
+
+    pub(crate) fn owner(&self) -> Owner {
+        let decode = |field: &str| percent_decode_str(field).decode_utf8_lossy().into_owned();
+        match self.fields() {
+            Some([_, _, host, user, pid, label]) => Owner {
+                host: decode(host),
+                user: decode(user),
+                pid: pid.parse().ok(),
+                label: decode(label),
+            },
+            None => Owner::foreign(),
+        }
+    }
+
+    fn fields(&self) -> Option<[&str; 6]> {
+        let mut fields = self.0.split(':');
+        let ours = [(); 6].map(|()| fields.next().unwrap_or_default());
+        let is_hex = |field: &str, len| field.len() == len && field.bytes().all(|b| b.is_ascii_hexdigit());
+        let [random, session, _, _, pid, _] = ours;
+        let is_ours = is_hex(random, RANDOM_HEX)
+            && is_hex(session, SESSION_HEX)
+            && pid.parse::<u32>().is_ok()
+            && fields.next().is_none();
+        is_ours.then_some(ours)
+    }
+}
+
+impl fmt::Debug for Token {
+    /// Enough to tell tokens apart in a log, not enough to use one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}…", self.0.chars().take(8).collect::<String>())
+    }
+}
+
+pub(crate) fn check_label(label: &str) -> Result<(), Error> {
+    if label.len() > MAX_LABEL_LEN {
+        let len = label.len();
+        return Err(Error::invalid(format!(
+            "label has {len} bytes; the longest allowed has {MAX_LABEL_LEN}"
+        )));
+    }
+    Ok(())
+}
+
+/// Host, user and process id, encoded as in a token.
+fn here() -> String {
+    static HOST_AND_USER: OnceLock<String> = OnceLock::new();
+    let host_and_user = HOST_AND_USER.get_or_init(|| {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        format!(
+            "{}:{}",
+            utf8_percent_encode(&host, FIELD),
+            utf8_percent_encode(&user(), FIELD)
+        )
+    });
+    // The process id is read each time: a forked child has another.
+    format!("{host_and_user}:{}", std::process::id())
+}
+
+/// The name of the effective user by its number: the environment can't be trusted, and differs under cron.
+fn user() -> String {
+    let uid = rustix::process::geteuid().as_raw().to_string();
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == uid).then(|| name.to_owned())
+    });
+    name.unwrap_or(uid)
+}
+
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system has a source of randomness");
+    bytes
+}
+
+fn hex<const N: usize>(bytes: [u8; N]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R2.1
+    #[test]
+    fn a_token_has_128_fresh_random_bits() {
+        let session = Session::random();
+        let (a, b) = (Token::fresh(&session, ""), Token::fresh(&session, ""));
+        assert_ne!(a.as_str()[..RANDOM_HEX], b.as_str()[..RANDOM_HEX]);
+        assert_eq!(RANDOM_HEX * 4, 128);
+    }
+
+    #[test]
+    fn the_owner_survives_the_way_through_the_store() {
+        let session = Session::random();
+        for label in ["", "nightly", "a:b c%d", "ünïcode\n\u{1b}[31m"] {
+            let token = Token::from_store(Token::fresh(&session, label).as_str());
+            assert_eq!(token.owner().label(), label);
+            assert_eq!(token.owner().pid(), Some(std::process::id()));
+            assert_eq!(token.session().as_ref(), Some(&session));
+            assert!(!token.owner().is_foreign());
+            assert!(
+                !token.as_str().contains('\u{1b}'),
+                "control characters reach no terminal"
+            );
+        }
+    }
+
+    // B6
+    #[test]
+    fn a_foreign_token_has_an_unknown_owner() {
+        for text in [
+            "",
+            "my-token",
+            "0f0f",
+            "::::::",
+            "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+            &"0".repeat(32),
+        ] {
+            let token = Token::from_store(text);
+            assert!(token.owner().is_foreign(), "{text}");
+            assert_eq!(token.session(), None);
+        }
+    }
+
+    #[test]
+    fn debug_shows_too_little_to_use() {
+        let token = Token::fresh(&Session::random(), "");
+        assert!(format!("{token:?}").chars().count() < 12);
+    }
+}

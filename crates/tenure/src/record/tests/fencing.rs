@@ -1,0 +1,134 @@
+//! The numbers: fences grow over everything that can happen to a name or to the clock, and ranges give back what was not used.
+
+use super::*;
+
+// B1
+#[test]
+fn a_fence_is_the_time_of_its_grant() {
+    let mut store = Store::new();
+    assert_eq!(fence(store.join("a")), WALL);
+    assert_eq!(store.record.last_fence(), WALL + RANGE - 1);
+    store.pass(10_001);
+    assert_eq!(fence(store.join("b")), WALL + 10_001 * MS);
+}
+
+// B1
+#[test]
+fn fences_grow_when_the_wall_clock_is_set_back() {
+    let mut store = Store::new();
+    let first = fence(store.join("a"));
+    store.now.wall -= 3_600_000 * MS;
+    store.release("a", first + 5);
+    assert_eq!(fence(store.join("b")), first + 6);
+}
+
+// B1: a store that lost its data is told the highest fence that its client has seen.
+#[test]
+fn a_grant_is_above_the_floor_of_its_client() {
+    let floor = WALL + 77;
+    for wait in [Wait::No, Wait::Join, Wait::Keep { place: 3 }] {
+        let mut store = Store::new();
+        assert_eq!(fence(store.acquire_with("a", wait, floor)), floor + 1, "{wait:?}");
+    }
+    let not_after = START;
+    let (a, ttl) = (token("a"), TTL);
+    let adopt = Op::Adopt {
+        from: token("z"),
+        token: a.clone(),
+        ttl,
+        floor,
+        not_after,
+    };
+    let take_over = Op::TakeOver {
+        token: a,
+        ttl,
+        floor,
+        not_after,
+    };
+    for op in [adopt, take_over] {
+        let mut store = Store::new();
+        fence(store.join("z"));
+        assert!(fence(store.apply(op)) > floor);
+    }
+    let mut store = Store {
+        record: Record::new(floor),
+        ..Store::new()
+    };
+    assert_eq!(fence(store.join("a")), floor + 1, "the store's own memory");
+}
+
+// B1: a pushed fence that is not above the waiter's floor is raised by a renewal, once.
+#[test]
+fn a_renewal_raises_a_fence_that_is_not_above_the_floor() {
+    let mut store = Store::new();
+    let first = fence(store.join("a"));
+    let renew = |floor| Op::Renew {
+        token: token("a"),
+        ttl: TTL,
+        floor,
+    };
+    assert_eq!(fence(store.apply(renew(first - 1))), first);
+    assert_eq!(
+        fence(store.apply(renew(first))),
+        first + RANGE,
+        "above all that was reserved"
+    );
+    assert_eq!(
+        fence(store.apply(renew(first))),
+        first + RANGE,
+        "its retry finds it raised"
+    );
+    assert_eq!(fence(store.acquire_with("a", Wait::Join, 0)), first + RANGE);
+}
+
+// B3: the range of 64 is for the tasks of one process; what they did not use goes back.
+#[test]
+fn a_release_gives_back_the_fences_that_were_not_used() {
+    for (used, next) in [(0, 1), (WALL, 1), (WALL + 9, 10), (WALL + RANGE - 1, RANGE)] {
+        let mut store = Store::new();
+        fence(store.join("a"));
+        store.release("a", used);
+        assert_eq!(
+            fence(store.join("b")),
+            WALL + next,
+            "used up to {}",
+            used.saturating_sub(WALL)
+        );
+    }
+    let mut store = Store::new();
+    fence(store.join("a"));
+    store.release("a", u64::MAX);
+    assert_eq!(
+        fence(store.join("b")),
+        WALL + RANGE,
+        "never more than was reserved"
+    );
+}
+
+#[test]
+fn without_a_release_the_whole_range_stays_reserved() {
+    let ends: [fn(&mut Store); 3] = [
+        |store| {
+            store.now.lease += 10_001 * MS;
+        },
+        |store| drop(store.death("a")),
+        |store| drop(store.break_lease("a", WALL)),
+    ];
+    for end in ends {
+        let mut store = Store::new();
+        fence(store.join("a"));
+        end(&mut store);
+        assert_eq!(fence(store.join("b")), WALL + RANGE);
+    }
+}
+
+// B1: what the store remembers when it drops an idle record.
+#[test]
+fn a_record_that_was_dropped_and_made_again_goes_on_counting() {
+    let mut store = Store::new();
+    let first = fence(store.join("a"));
+    store.release("a", first + 20);
+    store.now.wall -= 1;
+    store.record = Record::new(store.record.last_fence());
+    assert_eq!(fence(store.join("b")), first + 21);
+}

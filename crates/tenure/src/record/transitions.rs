@@ -1,0 +1,387 @@
+//! The transitions of a [`Record`], one method per operation, each ending in a settled record.
+
+use std::time::Duration;
+
+use super::{Holder, Holding, Now, Op, PROBATION, RANGE, Record, Reply, Wait, Waiter, Wake};
+use crate::owner::Token;
+
+/// A waiter that was silent for longer than this, in µs, has lapsed.
+const LAPSE: i64 = 1_500_000;
+/// A waiter that is alive has beaten since any grant that is older than this, in µs: two beats.
+const TWO_BEATS: i64 = 800_000;
+
+impl Record {
+    /// A name that nobody has used since `floor`, the highest fence that the store remembers.
+    pub(crate) fn new(floor: u64) -> Self {
+        Record {
+            last: floor,
+            holder: None,
+            queue: Vec::new(),
+        }
+    }
+
+    /// The last fence that is used or reserved: what a store must remember when it drops the record.
+    pub(crate) fn last_fence(&self) -> u64 {
+        self.last
+    }
+
+    /// Whether nobody holds the name or waits for it, so that the record can be dropped.
+    pub(crate) fn is_idle(&self, now: Now) -> bool {
+        self.holding(now).is_none() && self.queue.iter().all(|waiter| waiter.silence(now) > LAPSE)
+    }
+
+    /// Applies one operation; returns the reply, and appends whom to wake.
+    pub(crate) fn apply(&mut self, op: Op, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+        match op {
+            Op::Acquire { not_after, .. } | Op::Adopt { not_after, .. } | Op::TakeOver { not_after, .. }
+                if now.lease > not_after =>
+            {
+                Reply::TooLate
+            }
+            Op::Acquire {
+                token,
+                ttl,
+                wait,
+                polls,
+                floor,
+                ..
+            } => self.acquire(
+                Waiter {
+                    token,
+                    place: 0,
+                    beat: now.lease,
+                    ttl,
+                    polls,
+                },
+                wait,
+                floor,
+                now,
+                wakes,
+            ),
+            Op::Renew { token, ttl, floor } => self.renew(&token, ttl, floor, now),
+            Op::Detach { token, ttl } => self.detach(&token, ttl, now),
+            Op::Release { token, used } => self.release(&token, used, now, wakes),
+            Op::Leave { token } => self.leave(&token, now, wakes),
+            Op::Adopt {
+                from,
+                token,
+                ttl,
+                floor,
+                ..
+            } => self.adopt(&from, token, ttl, floor, now, wakes),
+            Op::TakeOver {
+                token, ttl, floor, ..
+            } => self.take_over(token, ttl, floor, now, wakes),
+            Op::Break { token, fence } => self.break_lease(token, fence, now, wakes),
+            Op::Death { token } => self.bury(&token, now, wakes),
+            Op::Inspect => self.inspect(now),
+        }
+    }
+
+    fn acquire(
+        &mut self,
+        mut asker: Waiter,
+        wait: Wait,
+        floor: u64,
+        now: Now,
+        wakes: &mut Vec<Wake>,
+    ) -> Reply {
+        self.expire(now);
+        if self.is_held_by(&asker.token) {
+            return self.extend(asker.ttl, floor, now);
+        }
+        // Out and in again: a second acquire, and a beat, keep the place that the queue knows.
+        if let Some(known) = self.dequeue(&asker.token) {
+            asker.place = known.place;
+        } else if let Wait::Keep { place } = wait {
+            asker.place = place;
+        }
+        if wait == Wait::No {
+            // Only a name that nobody living waits for is taken past the queue.
+            self.settle(self.silence_allowed_after_expiry(now), now, wakes);
+            return match self.holding(now) {
+                None => self.grant(asker.token, asker.ttl, floor, now),
+                Some(holding) => Reply::Busy {
+                    holding,
+                    waiters: self.queue.len(),
+                },
+            };
+        }
+        let (token, ttl) = (asker.token.clone(), asker.ttl);
+        let place = self.enqueue(asker, now);
+        if self.holder.is_none() {
+            self.drop_silent(self.silence_allowed_after_expiry(now), now);
+            if self.queue[0].token == token {
+                self.queue.remove(0);
+                return self.grant(token, ttl, floor, now);
+            }
+            self.hand_over(now, wakes);
+        }
+        let ahead = self
+            .queue
+            .partition_point(|waiter| waiter.rank() < (place, &token));
+        let holding = self
+            .holding(now)
+            .expect("a free name was given to the first of the queue");
+        Reply::Waiting {
+            place,
+            ahead,
+            holding,
+        }
+    }
+
+    fn renew(&mut self, token: &Token, ttl: Duration, floor: u64, now: Now) -> Reply {
+        match self.holding(now) {
+            Some(holding) if holding.token == *token => self.extend(ttl, floor, now),
+            other => Reply::NotHeld {
+                holder: other.map(|holding| holding.token),
+            },
+        }
+    }
+
+    fn detach(&mut self, token: &Token, ttl: Duration, now: Now) -> Reply {
+        let reply = self.renew(token, ttl, 0, now);
+        if let (Reply::Granted { .. }, Some(holder)) = (&reply, &mut self.holder) {
+            holder.detached = true;
+        }
+        reply
+    }
+
+    fn release(&mut self, token: &Token, used: u64, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+        self.expire(now);
+        if !self.is_held_by(token) {
+            return self.not_held(now, wakes);
+        }
+        // Unused fences go back, or ranges would outrun the clock.
+        self.last = used.clamp(self.range_start(), self.last);
+        self.vacate(now, wakes)
+    }
+
+    fn leave(&mut self, token: &Token, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+        self.dequeue(token);
+        // A grant that its waiter never ran: of its range at most the start was seen.
+        self.release(token, 0, now, wakes);
+        Reply::Done
+    }
+
+    fn adopt(
+        &mut self,
+        from: &Token,
+        token: Token,
+        ttl: Duration,
+        floor: u64,
+        now: Now,
+        wakes: &mut Vec<Wake>,
+    ) -> Reply {
+        self.expire(now);
+        if self.is_held_by(&token) {
+            return self.extend(ttl, floor, now);
+        }
+        if !self.is_held_by(from) {
+            return self.not_held(now, wakes);
+        }
+        self.grant(token, ttl, floor, now)
+    }
+
+    fn take_over(
+        &mut self,
+        token: Token,
+        ttl: Duration,
+        floor: u64,
+        now: Now,
+        wakes: &mut Vec<Wake>,
+    ) -> Reply {
+        self.expire(now);
+        if self.is_held_by(&token) {
+            return self.extend(ttl, floor, now);
+        }
+        if let Some(holder) = self.holder.take() {
+            wakes.push(Wake::Revoked { token: holder.token });
+        }
+        self.grant(token, ttl, floor, now)
+    }
+
+    fn break_lease(&mut self, token: Token, fence: u64, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+        self.expire(now);
+        if !self.is_held_by(&token) || self.range_start() != fence {
+            return self.not_held(now, wakes);
+        }
+        // What it used of its range is not known: all of it stays reserved.
+        wakes.push(Wake::Revoked { token });
+        self.vacate(now, wakes)
+    }
+
+    fn bury(&mut self, token: &Token, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+        self.expire(now);
+        self.dequeue(token);
+        if self
+            .holder
+            .as_ref()
+            .is_some_and(|holder| holder.token == *token && !holder.detached)
+        {
+            return self.vacate(now, wakes);
+        }
+        self.settle(self.silence_allowed_after_expiry(now), now, wakes);
+        Reply::Done
+    }
+
+    fn inspect(&self, now: Now) -> Reply {
+        let living = self.queue.iter().filter(|waiter| waiter.silence(now) <= LAPSE);
+        let waiters = living.map(|waiter| waiter.token.clone()).collect();
+        Reply::Seen {
+            holding: self.holding(now),
+            waiters,
+        }
+    }
+
+    // The parts that operations are made of.
+
+    /// Ends a lease whose time is over.
+    fn expire(&mut self, now: Now) {
+        self.holder.take_if(|holder| now.millis() > holder.expires);
+    }
+
+    /// The lease is given up by its holder or for it: the next waiter's turn.
+    fn vacate(&mut self, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+        self.holder = None;
+        self.settle(LAPSE, now, wakes);
+        Reply::Done
+    }
+
+    fn not_held(&mut self, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+        self.settle(self.silence_allowed_after_expiry(now), now, wakes);
+        Reply::NotHeld {
+            holder: self.holder.as_ref().map(|holder| holder.token.clone()),
+        }
+    }
+
+    /// Gives a free name to the first waiter that was silent for no longer than `silence`.
+    fn settle(&mut self, silence: i64, now: Now, wakes: &mut Vec<Wake>) {
+        if self.holder.is_none() {
+            self.drop_silent(silence, now);
+            if !self.queue.is_empty() {
+                self.hand_over(now, wakes);
+            }
+        }
+    }
+
+    /// Drops the waiters at the head that were silent for too long. A beat brings back one that lives.
+    fn drop_silent(&mut self, silence: i64, now: Now) {
+        let living = self
+            .queue
+            .iter()
+            .position(|waiter| waiter.silence(now) <= silence);
+        self.queue.drain(..living.unwrap_or(self.queue.len()));
+    }
+
+    /// After an expiry, a living waiter has beaten since the last grant. A grant younger than two beats says nothing; nor does
+    /// one from the future, which a clock that was set back leaves behind: it must not strand everyone.
+    fn silence_allowed_after_expiry(&self, now: Now) -> i64 {
+        let since_last_grant = now.wall.wrapping_sub(self.range_start()).cast_signed();
+        if since_last_grant < TWO_BEATS {
+            LAPSE
+        } else {
+            LAPSE.min(since_last_grant)
+        }
+    }
+
+    /// Grants the name to the first of the queue, on probation.
+    fn hand_over(&mut self, now: Now, wakes: &mut Vec<Wake>) {
+        let next = self.queue.remove(0);
+        let term = next.ttl.min(PROBATION);
+        if let Reply::Granted { fence } = self.grant(next.token.clone(), term, 0, now) {
+            wakes.push(Wake::Granted {
+                token: next.token,
+                fence,
+                at: now.lease,
+                term,
+                polls: next.polls,
+            });
+        }
+    }
+
+    /// A new lease under the next range of fences (I3).
+    fn grant(&mut self, token: Token, term: Duration, floor: u64, now: Now) -> Reply {
+        self.holder = Some(Holder {
+            token,
+            expires: now.millis() + millis(term),
+            detached: false,
+        });
+        self.reserve(floor, now)
+    }
+
+    /// The holder's own lease, for at least `ttl` from now: never shorter than it was.
+    fn extend(&mut self, ttl: Duration, floor: u64, now: Now) -> Reply {
+        if let Some(holder) = &mut self.holder {
+            holder.expires = holder.expires.max(now.millis() + millis(ttl));
+        }
+        if floor < self.range_start() {
+            return Reply::Granted {
+                fence: self.range_start(),
+            };
+        }
+        self.reserve(floor, now)
+    }
+
+    fn reserve(&mut self, floor: u64, now: Now) -> Reply {
+        let fence = now.wall.max(self.last + 1).max(floor + 1);
+        self.last = fence + RANGE - 1;
+        Reply::Granted { fence }
+    }
+
+    /// Where the holder's range starts.
+    fn range_start(&self) -> u64 {
+        self.last.saturating_sub(RANGE - 1)
+    }
+
+    fn is_held_by(&self, token: &Token) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.token == *token)
+    }
+
+    fn holding(&self, now: Now) -> Option<Holding> {
+        let holder = self
+            .holder
+            .as_ref()
+            .filter(|holder| now.millis() <= holder.expires)?;
+        let left = Duration::from_millis(holder.expires - now.millis());
+        Some(Holding {
+            token: holder.token.clone(),
+            fence: self.range_start(),
+            left,
+        })
+    }
+
+    fn dequeue(&mut self, token: &Token) -> Option<Waiter> {
+        let index = self.queue.iter().position(|waiter| waiter.token == *token)?;
+        Some(self.queue.remove(index))
+    }
+
+    /// Puts a waiter at its place, or at the end when it has none; returns the place.
+    fn enqueue(&mut self, mut waiter: Waiter, now: Now) -> u64 {
+        if waiter.place == 0 {
+            let last = self.queue.last().map_or(0, |last| last.place);
+            waiter.place = now.lease.max(last + 1);
+        }
+        let place = waiter.place;
+        let index = self.queue.partition_point(|other| other.rank() < waiter.rank());
+        self.queue.insert(index, waiter);
+        place
+    }
+}
+
+impl Waiter {
+    /// Its order in the queue; the token decides between equal places, as in a sorted set.
+    fn rank(&self) -> (u64, &Token) {
+        (self.place, &self.token)
+    }
+
+    /// How long it was not heard of, in µs; negative when the clock was set back since.
+    fn silence(&self, now: Now) -> i64 {
+        now.lease.wrapping_sub(self.beat).cast_signed()
+    }
+}
+
+/// Whole milliseconds, rounded up: a store never ends a lease before its client's deadline (I2).
+fn millis(ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX / 2)
+}

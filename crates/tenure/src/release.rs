@@ -1,0 +1,228 @@
+//! Giving back: what release, drop and cancellation leave to be done in the store.
+//!
+//! A drop can't wait, so what can't be done at once is done in the background, again and again until the store answers or the lease
+//! has expired by itself, which is the backstop for everything here.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::PAUSE;
+use crate::backend::{Answer, Backend, Pending};
+use crate::client::Client;
+use crate::clock::{Clock, Moment};
+use crate::error::Error;
+use crate::name::Name;
+use crate::owner::{Owner, Token};
+use crate::record::{Op, Reply};
+use crate::table::TurnEnd;
+use crate::tenure::Turn;
+
+/// How long one attempt in the background may take.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(2);
+/// The longest pause between two attempts in the background.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What became of a lease that was given back.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// use tenure::Release;
+///
+/// let domain = tenure::Domain::open("memory:").await?;
+/// let guard = domain.lock("orders/42").acquire().await?;
+/// assert_eq!(guard.release().await?, Release::Done);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Release {
+    /// It was ours, and is not any more.
+    Done,
+    /// It had ended before: nobody held the name.
+    Expired,
+    /// It had ended before, and someone else holds the name. Nothing was changed.
+    Taken {
+        /// Who holds it.
+        by: Owner,
+    },
+}
+
+impl Release {
+    /// What a reply means. When an attempt before it was not answered, that one was executed: it was ours until then.
+    pub(crate) fn from_reply(reply: &Reply, was_unanswered: bool) -> Self {
+        match reply {
+            _ if was_unanswered => Release::Done,
+            Reply::NotHeld { holder: Some(token) } => Release::Taken { by: token.owner() },
+            Reply::NotHeld { holder: None } => Release::Expired,
+            _ => Release::Done,
+        }
+    }
+}
+
+/// Ends a turn; when its lease goes back to the store, waits for the store's answer. Can be called again after an error.
+pub(crate) async fn give_back(
+    client: &Arc<Client>,
+    turn: &Arc<Turn>,
+    timeout: Duration,
+    was_unanswered: &mut bool,
+) -> Result<Release, Error> {
+    let Some(mut returning) = Returning::begin(client, turn) else {
+        return Ok(Release::Done);
+    };
+    let give_up = client.clock.now() + timeout;
+    loop {
+        let answer = returning.send();
+        let answer = client
+            .in_time(give_up.since(client.clock.now()), returning.sent(answer))
+            .await;
+        match answer {
+            Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply, *was_unanswered)),
+            Err(error) => {
+                *was_unanswered |= error.may_have_run();
+                if !error.may_have_run() || client.clock.now() + PAUSE >= give_up {
+                    return Err(error);
+                }
+            }
+        }
+        client.clock.sleep_until(client.clock.now() + PAUSE).await;
+    }
+}
+
+/// Ends a turn; when its lease goes back to the store, at once if that is possible, and else in the background.
+pub(crate) fn give_back_later(client: &Arc<Client>, turn: &Arc<Turn>) {
+    let Some(mut returning) = Returning::begin(client, turn) else {
+        return;
+    };
+    let first = match returning.send() {
+        Pending::Now(answer) => {
+            returning.reopen();
+            match answer {
+                Some(Ok(_)) | None => return,
+                Some(Err(_)) => None,
+            }
+        }
+        later => Some(later),
+    };
+    let (backend, clock) = (Arc::clone(client.opened()), client.clock.clone());
+    let (lease, op) = (Arc::clone(&turn.lease), returning.op());
+    client.tasks.spawn(async move {
+        if let Some(first) = first {
+            let timeout = clock.now() + LONGEST_ATTEMPT;
+            if let Some(Ok(_)) = clock
+                .until(timeout.min(lease.deadline()), returning.sent(first))
+                .await
+            {
+                return;
+            }
+        }
+        drop(returning);
+        repeat(&*backend, &clock, &lease.name, &op, lease.deadline()).await;
+    });
+}
+
+/// A lease on its way back to the store. When it is on its way, or this is dropped, the next one of the cohort may ask.
+struct Returning {
+    client: Arc<Client>,
+    turn: Arc<Turn>,
+    is_reopened: bool,
+}
+
+impl Returning {
+    /// Ends the turn; `None` when the lease passed to the next task.
+    fn begin(client: &Arc<Client>, turn: &Arc<Turn>) -> Option<Self> {
+        let is_first_time = turn.end();
+        let end = client.change(|table, after| table.end_turn(turn, after));
+        if is_first_time {
+            turn.lease.tell();
+            client.counters.released(turn, end == TurnEnd::Passed);
+        }
+        (end == TurnEnd::GiveBack).then(|| Returning {
+            client: Arc::clone(client),
+            turn: Arc::clone(turn),
+            is_reopened: false,
+        })
+    }
+
+    fn op(&self) -> Op {
+        Op::Release {
+            token: self.turn.lease.token.clone(),
+            used: self.turn.fence.get(),
+        }
+    }
+
+    fn send(&self) -> Pending<Answer> {
+        self.client.opened().execute(&self.turn.lease.name, self.op())
+    }
+
+    /// Waits for the answer. As soon as the request is out, the next one may ask: its request arrives behind this one.
+    async fn sent(&mut self, answer: Pending<Answer>) -> Result<Answer, Error> {
+        let mut answer = pin!(answer);
+        std::future::poll_fn(|cx| {
+            let poll = answer.as_mut().poll(cx);
+            self.reopen();
+            poll
+        })
+        .await
+    }
+
+    fn reopen(&mut self) {
+        if !std::mem::replace(&mut self.is_reopened, true) {
+            let (client, name) = (&self.client, &self.turn.lease.name);
+            client.change(|table, after| table.returned(name, client.session(), after));
+        }
+    }
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        self.reopen();
+    }
+}
+
+/// Leaves the queue, and gives back what was granted meanwhile: at once if that is possible, and else in the background. When a
+/// request of the attempt may still be executed, once more after that.
+pub(crate) fn leave(
+    client: &Arc<Client>,
+    name: Name,
+    token: Token,
+    haunted_until: Option<Moment>,
+    ttl: Duration,
+) {
+    let op = Op::Leave { token };
+    let (backend, clock) = (Arc::clone(client.opened()), client.clock.clone());
+    let first = match backend.execute(&name, op.clone()) {
+        Pending::Now(Some(Ok(_))) if haunted_until.is_none() => return,
+        first => first,
+    };
+    client.tasks.spawn(async move {
+        let give_up = clock.now() + ttl;
+        let first = clock
+            .until(give_up.min(clock.now() + LONGEST_ATTEMPT), first)
+            .await;
+        if !matches!(first, Some(Ok(_))) {
+            repeat(&*backend, &clock, &name, &op, give_up).await;
+        }
+        if let Some(haunted_until) = haunted_until {
+            clock.sleep_until(haunted_until + PAUSE).await;
+            repeat(&*backend, &clock, &name, &op, haunted_until + ttl).await;
+        }
+    });
+}
+
+/// Sends a request until it is answered, or nobody needs it any more.
+async fn repeat(backend: &dyn Backend, clock: &Clock, name: &Name, op: &Op, give_up: Moment) {
+    let mut pause = PAUSE;
+    while clock.now() < give_up {
+        let attempt = give_up.min(clock.now() + LONGEST_ATTEMPT);
+        let answer = clock.until(attempt, backend.execute(name, op.clone())).await;
+        if matches!(answer, Some(Ok(_))) {
+            return;
+        }
+        clock.sleep_until(clock.now() + pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}

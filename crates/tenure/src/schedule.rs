@@ -1,0 +1,242 @@
+//! The leases of one client: when to renew them, and what an answer means for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::cohort::{Attempt, Cohort, Held, Phase, Seat, TURN_BUDGET};
+use crate::lease::{Lease, Step};
+use crate::loss::LossKind;
+use crate::name::Name;
+use crate::owner::{Session, Token};
+use crate::record::{PROBATION, Reply};
+use crate::table::{After, Table};
+use crate::tenure::{SharedLease, Turn};
+
+/// A renewal to be sent.
+#[derive(Debug)]
+pub(crate) struct Renewal {
+    pub(crate) lease: Arc<SharedLease>,
+    pub(crate) ttl: Duration,
+    pub(crate) timeout: Duration,
+}
+
+/// What the keeper has to do.
+#[derive(Default)]
+pub(crate) struct Due {
+    pub(crate) renewals: Vec<Renewal>,
+    /// Leases whose turn nobody came for: give them back.
+    pub(crate) unclaimed: Vec<Arc<Turn>>,
+    pub(crate) next: Option<Moment>,
+}
+
+impl Table {
+    /// A new lease of this client.
+    pub(crate) fn add_lease(
+        &mut self,
+        name: &Name,
+        attempt: Attempt,
+        lease: Lease,
+        fence: u64,
+        seat: Option<Arc<Seat>>,
+        after: &mut After,
+    ) -> Arc<Turn> {
+        let now = self.clock.now();
+        self.next_id += 1;
+        self.floor = self.floor.max(fence);
+        let shared = SharedLease::new(name.clone(), attempt.token, self.clock.clone(), lease.deadline());
+        let shared = Arc::new(shared);
+        let turn = Arc::new(Turn::new(Arc::clone(&shared), fence));
+        let mut held = Held {
+            id: self.next_id,
+            lease,
+            shared,
+            request: attempt.request,
+            start: fence,
+            turn: Arc::clone(&turn),
+            seat,
+            pass_until: now + TURN_BUDGET,
+            is_renewing: false,
+            is_doubted: false,
+            due: now,
+        };
+        plan(&mut held, now, &mut self.due);
+        after.rouse_keeper |= held.due < self.keeper_sleeps_until;
+        self.cohorts
+            .entry(name.clone())
+            .or_insert_with(Cohort::new)
+            .leases
+            .push(held);
+        turn
+    }
+
+    pub(crate) fn remove_lease(&mut self, name: &Name, index: usize) {
+        if let Some(cohort) = self.cohorts.get_mut(name) {
+            let held = cohort.leases.remove(index);
+            self.due.remove(&(held.due, held.id));
+            if cohort.is_done() {
+                self.cohorts.remove(name);
+            }
+        }
+    }
+
+    /// A lease leaves this client without going back to the store: it was lost, or detached.
+    pub(crate) fn forget_lease(&mut self, lease: &Arc<SharedLease>, session: &Session, after: &mut After) {
+        let name = &lease.name;
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return;
+        };
+        let Some(index) = cohort.index_of(lease) else {
+            return;
+        };
+        if matches!(cohort.phase, Phase::Held { id } if id == cohort.leases[index].id) {
+            cohort.phase = Phase::Idle;
+        }
+        self.remove_lease(name, index);
+        self.go_on(name, session, after);
+    }
+
+    /// Looks at every lease that is due.
+    pub(crate) fn due(&mut self, session: &Session, after: &mut After) -> Due {
+        let mut due = Due::default();
+        let now = self.clock.now();
+        while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= now) {
+            let ((_, id), name) = entry.remove_entry();
+            let Some(cohort) = self.cohorts.get_mut(&name) else {
+                continue;
+            };
+            let Some(held) = cohort.leases.iter_mut().find(|held| held.id == id) else {
+                continue;
+            };
+            match held.lease.step(now) {
+                Step::Over { .. } => {
+                    held.shared.loss();
+                    let shared = Arc::clone(&held.shared);
+                    self.forget_lease(&shared, session, after);
+                    after.lost.push(shared);
+                }
+                Step::Renew { ttl } if !held.is_renewing => {
+                    held.is_renewing = true;
+                    plan(held, now, &mut self.due);
+                    if now.since(held.turn.started) >= PROBATION
+                        && let Some(seat) = held.take_back_turn()
+                    {
+                        due.unclaimed.push(Arc::clone(&held.turn));
+                        cohort.seats.push_back(seat);
+                        continue;
+                    }
+                    let lease = Arc::clone(&held.shared);
+                    due.renewals.push(Renewal {
+                        lease,
+                        ttl,
+                        timeout: held.request.terms.timeout(),
+                    });
+                }
+                Step::Renew { .. } | Step::Rest { .. } => plan(held, now, &mut self.due),
+            }
+        }
+        due.next = self.due.first_key_value().map(|(&(moment, _), _)| moment);
+        self.keeper_sleeps_until = due.next.unwrap_or(Moment::from_micros(u64::MAX));
+        due
+    }
+
+    /// The answer to a renewal that was sent at `sent` and asked for `ttl`; `None` when there was none.
+    pub(crate) fn renewed(
+        &mut self,
+        lease: &Arc<SharedLease>,
+        sent: Moment,
+        ttl: Duration,
+        reply: Option<&Reply>,
+        session: &Session,
+        after: &mut After,
+    ) {
+        let now = self.clock.now();
+        let Some(held) = self.held(lease) else { return };
+        held.is_renewing = false;
+        let is_doubted = std::mem::take(&mut held.is_doubted);
+        match reply {
+            Some(Reply::Granted { .. }) => {
+                held.lease.renewed(sent, ttl);
+                if is_doubted {
+                    held.lease.verify(now);
+                }
+                held.shared.set_unanswered(false);
+                // A deadline that passed before this answer came was told, and stays.
+                if held.shared.loss().is_none() {
+                    held.shared.set_deadline(held.lease.deadline());
+                }
+            }
+            Some(Reply::NotHeld { holder }) => {
+                held.shared.lose(loss_kind(holder.as_ref()));
+            }
+            _ => {
+                held.lease.not_answered(now);
+                held.shared.set_unanswered(true);
+            }
+        }
+        if held.shared.loss().is_some() {
+            self.forget_lease(lease, session, after);
+            after.lost.push(Arc::clone(lease));
+        } else {
+            self.replan(lease, now, after);
+        }
+    }
+
+    /// How long a renewal by hand asks for; `None` when the lease is gone.
+    pub(crate) fn renewal_by_hand(&mut self, lease: &Arc<SharedLease>) -> Option<Duration> {
+        let now = self.clock.now();
+        self.held(lease).map(|held| held.lease.renewal_by_hand(now))
+    }
+
+    /// The leases on this name may be gone: verify them now.
+    pub(crate) fn doubt(&mut self, name: &Name, after: &mut After) {
+        let now = self.clock.now();
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return;
+        };
+        for held in &mut cohort.leases {
+            held.lease.verify(now);
+            held.is_doubted = held.is_renewing;
+            self.due.remove(&(held.due, held.id));
+            plan(held, now, &mut self.due);
+            after.rouse_keeper = true;
+        }
+    }
+
+    fn held(&mut self, lease: &Arc<SharedLease>) -> Option<&mut Held> {
+        let cohort = self.cohorts.get_mut(&lease.name)?;
+        let index = cohort.index_of(lease)?;
+        Some(&mut cohort.leases[index])
+    }
+
+    fn replan(&mut self, lease: &Arc<SharedLease>, now: Moment, after: &mut After) {
+        let Some(cohort) = self.cohorts.get_mut(&lease.name) else {
+            return;
+        };
+        let Some(index) = cohort.index_of(lease) else {
+            return;
+        };
+        let held = &mut cohort.leases[index];
+        self.due.remove(&(held.due, held.id));
+        plan(held, now, &mut self.due);
+        after.rouse_keeper |= held.due < self.keeper_sleeps_until;
+    }
+}
+
+/// Puts a lease into the schedule: for its next step, or, while a renewal is under way, for its deadline.
+fn plan(held: &mut Held, now: Moment, due: &mut std::collections::BTreeMap<(Moment, u64), Name>) {
+    held.due = match held.lease.step(now) {
+        _ if held.is_renewing => held.lease.deadline(),
+        Step::Rest { until } => until,
+        Step::Renew { .. } | Step::Over { .. } => now,
+    };
+    due.insert((held.due, held.id), held.shared.name.clone());
+}
+
+/// Why a lease ended that the store does not know any more.
+pub(crate) fn loss_kind(holder: Option<&Token>) -> LossKind {
+    match holder {
+        Some(token) => LossKind::Taken { by: token.owner() },
+        None => LossKind::Gone,
+    }
+}

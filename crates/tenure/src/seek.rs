@@ -1,0 +1,205 @@
+//! Waiting in the store's queue, for all the tasks of a cohort.
+//!
+//! A background task, because the tasks that it waits for come and go. It ends with the last of them, so it keeps nothing alive. It
+//! beats, so that the store knows that somebody lives here; it asks again when the holder's lease runs out; and it is woken by a
+//! push that needs to be confirmed. A push that can be believed as it is has begun the first task's turn before this wakes up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::acquire::{PAUSE, send, unexpected};
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::cohort::Attempt;
+use crate::error::Error;
+use crate::lease::Lease;
+use crate::name::Name;
+use crate::record::{BEAT, Reply};
+use crate::release;
+use crate::status::{Busy, Holder};
+use crate::table::{Placed, Plan};
+
+/// What each waiter ahead adds to the time at which an expired lease is noticed: the first of the queue comes first.
+const STAGGER: Duration = Duration::from_millis(10);
+const LONGEST_STAGGER: Duration = Duration::from_secs(1);
+
+/// Starts to seek a lease for the tasks that wait for the name.
+pub(crate) fn start(client: Arc<Client>, name: Name, attempt: Attempt) {
+    let tasks = client.tasks.clone();
+    let mut seek = Seek {
+        client,
+        name,
+        attempt,
+        is_done: false,
+    };
+    tasks.spawn(async move { seek.run().await });
+}
+
+struct Seek {
+    client: Arc<Client>,
+    name: Name,
+    attempt: Attempt,
+    is_done: bool,
+}
+
+/// What follows from an answer.
+enum Next {
+    Done,
+    Leave,
+    Again,
+    Sleep(Moment, Arc<Notify>),
+    Fail(Error),
+}
+
+impl Seek {
+    async fn run(&mut self) {
+        let mut last_contact = self.client.clock.now();
+        loop {
+            let (plan, alarm) = self.client.table.lock().seek_plan(&self.name, &self.attempt);
+            let (Plan::Ask { waits }, Some(alarm)) = (plan, alarm) else {
+                return self.leave();
+            };
+            let terms = self.attempt.request.terms;
+            let polls = self.client.opened().polls();
+            let op = |attempt: &Attempt, not_after| attempt.op(waits, polls, not_after);
+            let answer = send(&self.client, &self.name, &mut self.attempt, terms.timeout(), op).await;
+            let next = match answer {
+                Ok((reply, sent)) => {
+                    last_contact = sent;
+                    self.take(reply, sent, alarm)
+                }
+                // A waiter outlasts an outage of one ttl.
+                Err(error) if error.is_transient() && self.client.clock.now() < last_contact + terms.ttl => {
+                    self.client
+                        .table
+                        .lock()
+                        .seek_troubled(&self.name, &self.attempt, error);
+                    Next::Sleep(self.client.clock.now() + PAUSE, alarm)
+                }
+                Err(error) => Next::Fail(error),
+            };
+            match next {
+                Next::Done => {
+                    self.is_done = true;
+                    return;
+                }
+                Next::Leave => return self.leave(),
+                Next::Again => {}
+                Next::Sleep(until, alarm) => drop(self.client.clock.until(until, alarm.notified()).await),
+                Next::Fail(error) => return self.fail(&error),
+            }
+        }
+    }
+
+    fn take(&mut self, reply: Reply, sent: Moment, alarm: Arc<Notify>) -> Next {
+        let (client, name) = (&self.client, &self.name);
+        match reply {
+            Reply::Granted { fence } => {
+                let lease = Lease::granted(&self.attempt.request.terms, sent);
+                let placed = client.change(|table, after| {
+                    table.seek_granted(name, &self.attempt, lease, fence, client.session(), after)
+                });
+                match placed {
+                    Placed::Turn => Next::Done,
+                    Placed::Unwanted => Next::Leave,
+                    Placed::Replace(attempt) => {
+                        self.attempt = attempt;
+                        Next::Again
+                    }
+                }
+            }
+            Reply::Waiting {
+                place,
+                ahead,
+                holding,
+            } => {
+                self.attempt.place = Some(place);
+                let stagger = LONGEST_STAGGER.min(STAGGER * u32::try_from(ahead).unwrap_or(u32::MAX));
+                // The last millisecond of a lease still belongs to it.
+                let expiry = sent + holding.left + Duration::from_millis(1) + stagger;
+                let busy = Busy {
+                    holder: Some(Holder::new(holding)),
+                    waiters: ahead + 1,
+                };
+                client.change(|table, after| table.seek_busy(name, &self.attempt, busy, after));
+                Next::Sleep(expiry.min(sent + BEAT), alarm)
+            }
+            Reply::Busy { holding, waiters } => {
+                let busy = Busy {
+                    holder: Some(Holder::new(holding)),
+                    waiters,
+                };
+                client.change(|table, after| {
+                    table.seek_busy(name, &self.attempt, busy, after);
+                    table.seek_ended(name, &self.attempt, None, client.session(), after);
+                });
+                if self.attempt.haunted_until.is_some() {
+                    Next::Leave
+                } else {
+                    Next::Done
+                }
+            }
+            // What was to be replaced is gone: ask for a lease as everyone does.
+            Reply::NotHeld { .. } => {
+                self.attempt.replaces = None;
+                Next::Again
+            }
+            Reply::TooLate => Next::Sleep(client.clock.now() + PAUSE, alarm),
+            reply => Next::Fail(unexpected(&reply)),
+        }
+    }
+
+    /// Nobody waits any more, or not for this attempt: undo it in the store, unless it is in use.
+    fn leave(&mut self) {
+        self.is_done = true;
+        let (client, name) = (&self.client, &self.name);
+        let is_in_use = client.change(|table, after| {
+            table.seek_ended(name, &self.attempt, None, client.session(), after);
+            table.is_in_use(name, &self.attempt.token)
+        });
+        if !is_in_use {
+            self.undo();
+        }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        self.is_done = true;
+        let (client, name) = (&self.client, &self.name);
+        client.change(|table, after| {
+            table.seek_ended(name, &self.attempt, Some(error), client.session(), after)
+        });
+        self.undo();
+    }
+
+    fn undo(&self) {
+        let Attempt {
+            token,
+            replaces,
+            haunted_until,
+            request,
+            ..
+        } = &self.attempt;
+        for token in replaces.iter().chain([token]) {
+            release::leave(
+                &self.client,
+                self.name.clone(),
+                token.clone(),
+                *haunted_until,
+                request.terms.ttl,
+            );
+        }
+    }
+}
+
+impl Drop for Seek {
+    /// Dropped before it was done: its runtime is gone.
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.fail(&Error::unavailable(
+                "the runtime that waited for this lock has shut down; acquire it again",
+            ));
+        }
+    }
+}

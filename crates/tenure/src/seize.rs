@@ -1,0 +1,88 @@
+//! Taking a lease past the queue: by force, or with a ticket.
+//!
+//! Such a lease stands beside the cohort: it does not pass from task to task, and the tasks that wait go on waiting for it in the
+//! store's queue, as those of other processes do.
+
+use std::sync::Arc;
+
+use crate::acquire::{ask_store, unexpected};
+use crate::client::Client;
+use crate::cohort::{Attempt, Request};
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::lease::Lease;
+use crate::loss::Loss;
+use crate::name::Name;
+use crate::record::{Op, Reply};
+use crate::release;
+use crate::schedule::loss_kind;
+
+/// Asks for a lease with `op`, which gets the attempt and the moment after which it is to be refused.
+pub(crate) async fn seize(
+    client: &Arc<Client>,
+    name: Name,
+    request: Request,
+    floor: u64,
+    op: impl Fn(&Attempt, u64) -> Op,
+) -> Result<Guard, Error> {
+    let session = client.backend().await?.session();
+    let terms = request.terms;
+    let floor = client.table.lock().floor_unless_closed()?.max(floor);
+    let attempt = Attempt::new(session, request, floor);
+    let mut seizing = Seizing {
+        client,
+        name: &name,
+        attempt,
+        is_done: false,
+    };
+    let give_up = client.clock.now() + terms.timeout();
+    let (reply, sent) = ask_store(client, &name, &mut seizing.attempt, give_up, op).await?;
+    match reply {
+        Reply::Granted { fence } => {
+            let (attempt, lease) = (seizing.attempt.clone(), Lease::granted(&terms, sent));
+            let turn = client.change(|table, after| {
+                table.floor_unless_closed()?;
+                Ok(table.add_lease(&name, attempt, lease, fence, None, after))
+            });
+            let turn = turn.inspect_err(|_: &Error| seizing.undo())?;
+            seizing.is_done = true;
+            Ok(Guard::new(Arc::clone(client), turn, terms))
+        }
+        Reply::NotHeld { holder } => Err(Loss::new(name.clone(), loss_kind(holder.as_ref())).into()),
+        reply => Err(unexpected(&reply)),
+    }
+}
+
+/// Gives back what was got when nobody is there any more to have it.
+struct Seizing<'a> {
+    client: &'a Arc<Client>,
+    name: &'a Name,
+    attempt: Attempt,
+    is_done: bool,
+}
+
+impl Seizing<'_> {
+    fn undo(&self) {
+        let Attempt {
+            token,
+            haunted_until,
+            request,
+            ..
+        } = &self.attempt;
+        release::leave(
+            self.client,
+            self.name.clone(),
+            token.clone(),
+            *haunted_until,
+            request.terms.ttl,
+        );
+    }
+}
+
+impl Drop for Seizing<'_> {
+    fn drop(&mut self) {
+        if !self.is_done && self.attempt.haunted_until.is_some() {
+            self.undo();
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What a store shows of a name: who holds it, who waits, since when.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use crate::fence::Fence;
+use crate::owner::{Owner, Token};
+use crate::record::Holding;
+
+/// Who holds a name, as the store shows it.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// let domain = tenure::Domain::open("memory:").await?;
+/// let guard = domain.lock("orders/42").acquire().await?;
+///
+/// let holder = domain.inspect("orders/42").await?.holder.expect("it is held");
+/// assert_eq!(holder.fence, guard.fence());
+/// println!("held by {holder}");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// Who it is.
+    pub owner: Owner,
+    /// The fence that its lease was granted with.
+    pub fence: Fence,
+    /// When the lease was granted, by the store's clock.
+    pub since: SystemTime,
+    /// How long the lease lasts if it is not renewed.
+    pub remaining: Duration,
+    pub(crate) token: Token,
+}
+
+impl Holder {
+    pub(crate) fn new(holding: Holding) -> Self {
+        Holder {
+            owner: holding.token.owner(),
+            fence: Fence::new(holding.fence),
+            since: SystemTime::UNIX_EPOCH + Duration::from_micros(holding.fence),
+            remaining: holding.left,
+            token: holding.token,
+        }
+    }
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Holder")
+            .field("owner", &self.owner)
+            .field("fence", &self.fence)
+            .field("since", &self.since)
+            .field("remaining", &self.remaining)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}, fence {}, for {:?} still",
+            self.owner, self.fence, self.remaining
+        )
+    }
+}
+
+/// The state of a name, from [`Domain::inspect`](crate::Domain::inspect) and [`Domain::list`](crate::Domain::list).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// The name.
+    pub name: String,
+    /// Who holds it; `None` when it is free.
+    pub holder: Option<Holder>,
+    /// Who waits for it, first come first. The tasks of one process wait as one.
+    pub waiters: Vec<Owner>,
+}
+
+impl Status {
+    /// Whether someone holds it.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.holder.is_some()
+    }
+}
+
+/// The name was not acquired: who holds it, and how many wait.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// use tenure::{Attempt, Domain};
+///
+/// let domain = Domain::open("memory:").await?;
+/// let guard = domain.lock("orders/42").label("nightly").acquire().await?;
+/// match domain.lock("orders/42").try_acquire().await? {
+///     Attempt::Acquired(_) => unreachable!(),
+///     Attempt::Busy(busy) => assert_eq!(busy.holder.unwrap().owner.label(), "nightly"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Busy {
+    /// Who holds it; `None` when that is not known.
+    pub holder: Option<Holder>,
+    /// How many wait for it, as far as is known.
+    pub waiters: usize,
+}
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.holder {
+            Some(holder) => write!(f, "held by {holder}; {} waiting", self.waiters),
+            None => write!(f, "held by someone; {} waiting", self.waiters),
+        }
+    }
+}
+
+/// How a store is, from [`Domain::health`](crate::Domain::health).
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// let health = tenure::Domain::open("memory:").await?.health().await?;
+/// assert!(health.warnings.is_empty(), "fit to hold locks");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Health {
+    /// How long one request took.
+    pub round_trip: Duration,
+    /// What makes the store less fit to hold locks, one sentence each.
+    pub warnings: Vec<String>,
+}

@@ -1,0 +1,509 @@
+//! Every cohort of one client, and what happens to them: each method is one transition under one lock.
+//!
+//! One lock for all names keeps the transitions whole: a loss, a pass and a cancelled task can't cross each other. It is held for
+//! well under a microsecond, never over I/O, and nobody is woken under it: what must be done outside is collected in [`After`].
+//!
+//! Leases and their schedule are in [`schedule`](crate::schedule).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::task::Waker;
+
+use tokio::sync::Notify;
+
+use crate::backend::Grant;
+use crate::clock::{Clock, Moment};
+use crate::cohort::{Attempt, Call, Cohort, Phase, Seat, Seeking};
+use crate::error::Error;
+use crate::lease::Lease;
+use crate::loss::LossKind;
+use crate::name::Name;
+use crate::owner::{Session, Token};
+use crate::status::Busy;
+use crate::tenure::{SharedLease, Turn};
+
+/// What is left to do once the lock is free.
+#[derive(Default)]
+#[must_use = "somebody waits for what is in it"]
+pub(crate) struct After {
+    pub(crate) wakers: Vec<Waker>,
+    /// Leases whose holders are to be told.
+    pub(crate) lost: Vec<Arc<SharedLease>>,
+    /// Names for which a background task has to seek a lease.
+    pub(crate) seeks: Vec<(Name, Attempt)>,
+    /// The keeper has something to do sooner than it knew.
+    pub(crate) rouse_keeper: bool,
+}
+
+/// What a task that comes in has to do.
+#[derive(Debug)]
+pub(crate) enum Sit {
+    /// Ask the store with this attempt.
+    Ask(Attempt),
+    /// Wait to be called.
+    Wait,
+    Refused(Busy),
+}
+
+/// What a background task that seeks a lease has to do next.
+pub(crate) enum Plan {
+    /// Nobody waits any more, or the name was granted by a push.
+    Stop,
+    /// Ask again, and wait in the store's queue when `waits`.
+    Ask { waits: bool },
+}
+
+/// What became of a lease that was granted in answer to a request.
+pub(crate) enum Placed {
+    /// A task's turn has begun.
+    Turn,
+    /// Nobody wants it any more: give it back.
+    Unwanted,
+    /// The first task asked for something else: replace the token by this attempt.
+    Replace(Attempt),
+}
+
+/// What the end of a turn means for the store.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum TurnEnd {
+    Passed,
+    GiveBack,
+}
+
+pub(crate) struct Table {
+    pub(crate) is_closed: bool,
+    pub(crate) cohorts: HashMap<Name, Cohort>,
+    /// When which lease is to be looked at.
+    pub(crate) due: BTreeMap<(Moment, u64), Name>,
+    pub(crate) keeper_sleeps_until: Moment,
+    pub(crate) next_id: u64,
+    /// The highest fence that this client has seen.
+    pub(crate) floor: u64,
+    pub(crate) clock: Clock,
+}
+
+impl Table {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Table {
+            is_closed: false,
+            cohorts: HashMap::new(),
+            due: BTreeMap::new(),
+            keeper_sleeps_until: Moment::from_micros(u64::MAX),
+            next_id: 0,
+            floor: 0,
+            clock,
+        }
+    }
+
+    /// The highest fence that this client has seen.
+    pub(crate) fn floor_unless_closed(&self) -> Result<u64, Error> {
+        if self.is_closed {
+            Err(Error::closed())
+        } else {
+            Ok(self.floor)
+        }
+    }
+
+    /// A task comes in.
+    pub(crate) fn sit(&mut self, name: &Name, seat: &Arc<Seat>, session: &Session) -> Result<Sit, Error> {
+        if self.is_closed {
+            return Err(Error::closed());
+        }
+        let now = self.clock.now();
+        let cohort = self.cohorts.entry(name.clone()).or_insert_with(Cohort::new);
+        let refusal = match &cohort.phase {
+            Phase::Idle => {
+                let attempt = Attempt::new(session, seat.request.clone(), self.floor);
+                cohort.phase = Phase::Asking {
+                    token: attempt.token.clone(),
+                    early: None,
+                };
+                return Ok(Sit::Ask(attempt));
+            }
+            Phase::Held { id } => cohort.busy(*id, now),
+            Phase::Seeking(seeking) => seeking.busy.clone(),
+            Phase::Asking { .. } | Phase::Returning => None,
+        };
+        match refusal {
+            Some(busy) if !seat.request.waits => Ok(Sit::Refused(busy)),
+            _ => {
+                cohort.seats.push_back(Arc::clone(seat));
+                Ok(Sit::Wait)
+            }
+        }
+    }
+
+    /// A task that waits goes away.
+    pub(crate) fn unsit(&mut self, name: &Name, seat: &Arc<Seat>) {
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return;
+        };
+        cohort.seats.retain(|other| !Arc::ptr_eq(other, seat));
+        if let (true, Phase::Seeking(seeking)) = (cohort.seats.is_empty(), &cohort.phase) {
+            seeking.alarm.notify_one();
+        }
+    }
+
+    /// What a task that waited in vain is told: who holds the name, or why nobody knows.
+    pub(crate) fn in_vain(&self, name: &Name) -> Result<Busy, Error> {
+        let cohort = self.cohorts.get(name);
+        let known = match cohort.map(|cohort| &cohort.phase) {
+            Some(Phase::Seeking(Seeking {
+                trouble: Some(error), ..
+            })) => return Err(error.clone()),
+            Some(Phase::Seeking(seeking)) => seeking.busy.clone(),
+            Some(Phase::Held { id }) => cohort.and_then(|cohort| cohort.busy(*id, self.clock.now())),
+            _ => None,
+        };
+        Ok(known.unwrap_or(Busy {
+            holder: None,
+            waiters: cohort.map_or(0, |cohort| cohort.seats.len()),
+        }))
+    }
+
+    /// The task that asked was granted the name.
+    pub(crate) fn ask_granted(
+        &mut self,
+        name: &Name,
+        attempt: Attempt,
+        lease: Lease,
+        fence: u64,
+        after: &mut After,
+    ) -> Result<Arc<Turn>, Error> {
+        if self.is_closed {
+            return Err(Error::closed());
+        }
+        Ok(self.hold(name, attempt, lease, fence, None, after))
+    }
+
+    /// The task that asked is in the store's queue, and now waits for a call.
+    pub(crate) fn ask_queued(
+        &mut self,
+        name: &Name,
+        seat: &Arc<Seat>,
+        attempt: Attempt,
+        busy: Busy,
+        after: &mut After,
+    ) -> Result<(), Error> {
+        if self.is_closed {
+            return Err(Error::closed());
+        }
+        let cohort = self.cohorts.entry(name.clone()).or_insert_with(Cohort::new);
+        cohort.seats.push_front(Arc::clone(seat));
+        after.wakers.extend(cohort.refuse_tries(&busy));
+        let seeking = Phase::Seeking(Seeking::new(attempt.clone(), Some(busy)));
+        let before = std::mem::replace(&mut cohort.phase, seeking);
+        after.seeks.push((name.clone(), attempt));
+        if let Phase::Asking {
+            early: Some(grant), ..
+        } = before
+        {
+            self.pushed(name, &grant, after);
+        }
+        Ok(())
+    }
+
+    /// The task that asked was refused or failed. Whoever waits gets the same error, or goes on by itself.
+    pub(crate) fn ask_ended(
+        &mut self,
+        name: &Name,
+        error: Option<&Error>,
+        session: &Session,
+        after: &mut After,
+    ) {
+        if let Some(cohort) = self.cohorts.get_mut(name)
+            && matches!(cohort.phase, Phase::Asking { .. })
+        {
+            cohort.phase = Phase::Idle;
+            if let Some(error) = error {
+                cohort.fail_all(error, after);
+            }
+            self.go_on(name, session, after);
+        }
+    }
+
+    /// The task that asked went away before it was answered. The others go on with its attempt, which may be alive in the store;
+    /// false when there are none, and it must be left.
+    pub(crate) fn ask_abandoned(&mut self, name: &Name, attempt: &Attempt, after: &mut After) -> bool {
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return false;
+        };
+        if cohort.seats.is_empty() {
+            cohort.phase = Phase::Idle;
+            if cohort.is_done() {
+                self.cohorts.remove(name);
+            }
+            return false;
+        }
+        cohort.phase = Phase::Seeking(Seeking::new(attempt.clone(), None));
+        after.seeks.push((name.clone(), attempt.clone()));
+        true
+    }
+
+    /// The lease that was given back is on its way: the next one may ask.
+    pub(crate) fn returned(&mut self, name: &Name, session: &Session, after: &mut After) {
+        if let Some(cohort) = self.cohorts.get_mut(name)
+            && matches!(cohort.phase, Phase::Returning)
+        {
+            cohort.phase = Phase::Idle;
+            self.go_on(name, session, after);
+        }
+    }
+
+    /// An idle cohort seeks a lease for its first task; without any, it is done.
+    pub(crate) fn go_on(&mut self, name: &Name, session: &Session, after: &mut After) {
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return;
+        };
+        if !matches!(cohort.phase, Phase::Idle) {
+            return;
+        }
+        match cohort.seats.front() {
+            Some(seat) => {
+                let attempt = Attempt::new(session, seat.request.clone(), self.floor);
+                cohort.phase = Phase::Seeking(Seeking::new(attempt.clone(), None));
+                after.seeks.push((name.clone(), attempt));
+            }
+            None if cohort.is_done() => drop(self.cohorts.remove(name)),
+            None => {}
+        }
+    }
+
+    /// What the background task of this attempt has to do.
+    pub(crate) fn seek_plan(&self, name: &Name, attempt: &Attempt) -> (Plan, Option<Arc<Notify>>) {
+        match self.cohorts.get(name) {
+            Some(Cohort {
+                seats,
+                phase: Phase::Seeking(seeking),
+                ..
+            }) if seeking.attempt.token == attempt.token && !seats.is_empty() && !self.is_closed => {
+                let waits = seats.iter().any(|seat| seat.request.waits);
+                (Plan::Ask { waits }, Some(Arc::clone(&seeking.alarm)))
+            }
+            _ => (Plan::Stop, None),
+        }
+    }
+
+    /// The store can't be reached for now.
+    pub(crate) fn seek_troubled(&mut self, name: &Name, attempt: &Attempt, error: Error) {
+        if let Some(Cohort {
+            phase: Phase::Seeking(seeking),
+            ..
+        }) = self.cohorts.get_mut(name)
+            && seeking.attempt.token == attempt.token
+        {
+            seeking.trouble = Some(error);
+        }
+    }
+
+    /// The attempt is in the store's queue, or was refused by it.
+    pub(crate) fn seek_busy(&mut self, name: &Name, attempt: &Attempt, busy: Busy, after: &mut After) {
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return;
+        };
+        if let Phase::Seeking(seeking) = &mut cohort.phase
+            && seeking.attempt.token == attempt.token
+        {
+            seeking.attempt = attempt.clone();
+            seeking.busy = Some(busy.clone());
+            seeking.trouble = None;
+            after.wakers.extend(cohort.refuse_tries(&busy));
+        }
+    }
+
+    /// The background task was granted the name in answer to a request.
+    pub(crate) fn seek_granted(
+        &mut self,
+        name: &Name,
+        attempt: &Attempt,
+        lease: Lease,
+        fence: u64,
+        session: &Session,
+        after: &mut After,
+    ) -> Placed {
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return Placed::Unwanted;
+        };
+        if cohort.has_token(&attempt.token) {
+            // Granted by a push meanwhile: the lease is in use.
+            return Placed::Turn;
+        }
+        match &mut cohort.phase {
+            Phase::Seeking(seeking) if seeking.attempt.token == attempt.token && !self.is_closed => {
+                let Some(seat) = cohort.seats.front() else {
+                    return Placed::Unwanted;
+                };
+                if !attempt.serves(seat) {
+                    let mut other = Attempt::new(session, seat.request.clone(), self.floor.max(fence));
+                    other.replaces = Some(attempt.token.clone());
+                    seeking.attempt = other.clone();
+                    return Placed::Replace(other);
+                }
+                self.call_first(name, attempt.clone(), lease, fence, after);
+                Placed::Turn
+            }
+            _ => Placed::Unwanted,
+        }
+    }
+
+    /// Whether this client has a lease with this token.
+    pub(crate) fn is_in_use(&self, name: &Name, token: &Token) -> bool {
+        self.cohorts
+            .get(name)
+            .is_some_and(|cohort| cohort.has_token(token))
+    }
+
+    /// The background task ends without a lease: everyone who waits is told why, or the next attempt begins.
+    pub(crate) fn seek_ended(
+        &mut self,
+        name: &Name,
+        attempt: &Attempt,
+        error: Option<&Error>,
+        session: &Session,
+        after: &mut After,
+    ) {
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return;
+        };
+        if !matches!(&cohort.phase, Phase::Seeking(seeking) if seeking.attempt.token == attempt.token) {
+            return;
+        }
+        cohort.phase = Phase::Idle;
+        if let Some(error) = error {
+            cohort.fail_all(error, after);
+        }
+        self.go_on(name, session, after);
+    }
+
+    /// The store pushed a grant. False when nobody here knows the token: it must be given back.
+    pub(crate) fn pushed(&mut self, name: &Name, grant: &Grant, after: &mut After) -> bool {
+        let now = self.clock.now();
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return false;
+        };
+        if cohort.has_token(&grant.token) {
+            return true;
+        }
+        let seeking = match &mut cohort.phase {
+            Phase::Seeking(seeking) => seeking,
+            Phase::Asking { token, early } if *token == grant.token => {
+                *early = Some(grant.clone());
+                return true;
+            }
+            _ => return false,
+        };
+        if seeking.attempt.token != grant.token {
+            return seeking.attempt.replaces.as_ref() == Some(&grant.token);
+        }
+        seeking.alarm.notify_one();
+        // When the grant can't be believed as it is, the background task is awake now, and confirms it by a beat.
+        let attempt = seeking.attempt.clone();
+        let is_for = |seat: &Arc<Seat>| attempt.serves(seat);
+        let lease = attempt
+            .pair
+            .and_then(|pair| Lease::pushed(&attempt.request.terms, pair, grant.at, grant.term, now));
+        if let Some(lease) = lease
+            && grant.fence > attempt.floor
+            && cohort.seats.front().is_some_and(is_for)
+            && now < lease.deadline()
+            && !self.is_closed
+        {
+            self.call_first(name, attempt, lease, grant.fence, after);
+        }
+        true
+    }
+
+    /// The first task's turn begins.
+    fn call_first(&mut self, name: &Name, attempt: Attempt, lease: Lease, fence: u64, after: &mut After) {
+        let cohort = self.cohorts.get_mut(name).expect("a cohort with a first task");
+        let seat = cohort.seats.pop_front().expect("a first task");
+        let turn = self.hold(name, attempt, lease, fence, Some(Arc::clone(&seat)), after);
+        after.wakers.extend(seat.call(Call::Turn(turn)));
+    }
+
+    /// The lease passes from task to task from now on.
+    fn hold(
+        &mut self,
+        name: &Name,
+        attempt: Attempt,
+        lease: Lease,
+        fence: u64,
+        seat: Option<Arc<Seat>>,
+        after: &mut After,
+    ) -> Arc<Turn> {
+        let turn = self.add_lease(name, attempt, lease, fence, seat, after);
+        let now = self.clock.now();
+        let cohort = self.cohorts.get_mut(name).expect("add_lease made it");
+        cohort.phase = Phase::Held { id: self.next_id };
+        if cohort.seats.iter().any(|seat| !seat.request.waits)
+            && let Some(busy) = cohort.busy(self.next_id, now)
+        {
+            after.wakers.extend(cohort.refuse_tries(&busy));
+        }
+        turn
+    }
+
+    /// A turn ends: the lease passes to the next task, or goes back to the store.
+    pub(crate) fn end_turn(&mut self, turn: &Arc<Turn>, after: &mut After) -> TurnEnd {
+        let name = &turn.lease.name;
+        let now = self.clock.now();
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return TurnEnd::GiveBack;
+        };
+        let Some(index) = cohort.index_of(&turn.lease) else {
+            return TurnEnd::GiveBack;
+        };
+        let held = &mut cohort.leases[index];
+        let is_passing = matches!(cohort.phase, Phase::Held { id } if id == held.id);
+        if is_passing
+            && cohort
+                .seats
+                .front()
+                .is_some_and(|seat| held.can_pass_to(seat, now))
+            && let Some(seat) = cohort.seats.pop_front()
+        {
+            let next = held.next_turn();
+            self.floor = self.floor.max(next.fence.get());
+            after.wakers.extend(seat.call(Call::Turn(next)));
+            held.seat = Some(seat);
+            return TurnEnd::Passed;
+        }
+        if is_passing {
+            cohort.phase = Phase::Returning;
+        }
+        self.remove_lease(name, index);
+        TurnEnd::GiveBack
+    }
+
+    /// Ends everything: tasks that wait fail, holders are told.
+    pub(crate) fn close(&mut self) -> After {
+        let mut after = After {
+            rouse_keeper: true,
+            ..After::default()
+        };
+        self.is_closed = true;
+        self.due.clear();
+        for (_, mut cohort) in self.cohorts.drain() {
+            if let Phase::Seeking(seeking) = &cohort.phase {
+                seeking.alarm.notify_one();
+            }
+            cohort.fail_all(&Error::closed(), &mut after);
+            for held in cohort.leases {
+                held.shared.lose(LossKind::Closed);
+                after.lost.push(held.shared);
+            }
+        }
+        after
+    }
+}
+
+impl Seeking {
+    fn new(attempt: Attempt, busy: Option<Busy>) -> Self {
+        Seeking {
+            attempt,
+            busy,
+            trouble: None,
+            alarm: Arc::new(Notify::new()),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! A held lease, seen by the task whose turn it is.
+//!
+//! A lease is shared by the tasks of one process that take turns on it: what belongs to the lease (its deadline, its loss) is in
+//! [`SharedLease`], what belongs to one turn (its fence, its start) in [`Turn`]. Asking costs a look at the clock and two atomics: no
+//! lock, no I/O. Every doubt is answered with "not held" (I4).
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, Moment};
+use crate::fence::Fence;
+use crate::loss::{Loss, LossKind};
+use crate::name::Name;
+use crate::owner::Token;
+
+/// The part of a lease that its holder looks at, and the keeper writes.
+#[derive(Debug)]
+pub(crate) struct SharedLease {
+    pub(crate) name: Name,
+    pub(crate) token: Token,
+    clock: Clock,
+    /// Believed until then, in µs of the clock.
+    deadline: AtomicU64,
+    /// The last renewal was not answered.
+    unanswered: AtomicBool,
+    loss: OnceLock<Loss>,
+    changed: Notify,
+}
+
+impl SharedLease {
+    pub(crate) fn new(name: Name, token: Token, clock: Clock, deadline: Moment) -> Self {
+        SharedLease {
+            name,
+            token,
+            clock,
+            deadline: AtomicU64::new(deadline.as_micros()),
+            unanswered: AtomicBool::new(false),
+            loss: OnceLock::new(),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Moment {
+        Moment::from_micros(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// Moves the deadline, unless the lease was lost before.
+    pub(crate) fn set_deadline(&self, deadline: Moment) {
+        self.deadline.store(deadline.as_micros(), Ordering::Release);
+    }
+
+    pub(crate) fn set_unanswered(&self, unanswered: bool) {
+        self.unanswered.store(unanswered, Ordering::Release);
+    }
+
+    /// Ends the lease; the first reason stays. Whoever waits for it is woken by [`tell`](Self::tell).
+    pub(crate) fn lose(&self, kind: LossKind) -> &Loss {
+        self.loss.get_or_init(|| Loss::new(self.name.clone(), kind))
+    }
+
+    pub(crate) fn tell(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// The loss, if the lease was lost or its deadline is past.
+    pub(crate) fn loss(&self) -> Option<&Loss> {
+        if self.loss.get().is_none() && self.clock.now() >= self.deadline() {
+            let unanswered = self.unanswered.load(Ordering::Acquire);
+            self.lose(if unanswered {
+                LossKind::Unreachable
+            } else {
+                LossKind::Expired
+            });
+        }
+        self.loss.get()
+    }
+}
+
+/// One task's turn on a lease.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(crate) lease: Arc<SharedLease>,
+    pub(crate) fence: Fence,
+    pub(crate) started: Moment,
+    pub(crate) since: SystemTime,
+    is_over: AtomicBool,
+}
+
+impl Turn {
+    pub(crate) fn new(lease: Arc<SharedLease>, fence: u64) -> Self {
+        let (started, since) = (lease.clock.now(), lease.clock.wall());
+        Turn {
+            lease,
+            fence: Fence::new(fence),
+            started,
+            since,
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Ends the turn; false when it was over before.
+    pub(crate) fn end(&self) -> bool {
+        !self.is_over.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+}
+
+/// A cheap, cloneable view of a held lease: its fence, the time left, whether it was lost.
+///
+/// A [`Guard`](crate::Guard) derefs to it, and [`Lock::run`](crate::Lock::run) hands it to the work.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// let domain = tenure::Domain::open("memory:").await?;
+/// let guard = domain.lock("orders/42").acquire().await?;
+///
+/// let tenure = guard.tenure().clone();
+/// assert!(tenure.is_held());
+/// assert_eq!(tenure.name(), "orders/42");
+///
+/// guard.release().await?;
+/// assert!(!tenure.is_held());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Tenure(pub(crate) Arc<Turn>);
+
+impl Tenure {
+    /// What is locked.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.lease.name.as_str()
+    }
+
+    /// The secret that proves ownership to the store, as it is stored there.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        self.0.lease.token.as_str()
+    }
+
+    /// The fence of this turn: hand it to the resource with every write.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.0.fence
+    }
+
+    /// When this turn began, on the wall clock.
+    #[must_use]
+    pub fn since(&self) -> SystemTime {
+        self.0.since
+    }
+
+    /// Whether it is still held, as far as can be proved here and now, without I/O. Errs towards false.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        !self.0.is_over() && self.0.lease.loss().is_none()
+    }
+
+    /// How long it is held for sure if no renewal succeeds any more; zero when it is not held.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        if !self.is_held() {
+            return Duration::ZERO;
+        }
+        self.0.lease.deadline().since(self.0.lease.clock.now())
+    }
+
+    /// When that ends, on the wall clock: the present moment plus [`remaining`](Self::remaining).
+    #[must_use]
+    pub fn until(&self) -> SystemTime {
+        self.0.lease.clock.wall() + self.remaining()
+    }
+
+    /// Whether the lease excludes fewer others than it was asked to, because a part of a layered store is out of reach.
+    #[must_use]
+    pub fn degraded(&self) -> bool {
+        false
+    }
+
+    /// Resolves when the lease is lost, before the store can give the name to another; or when its guard gave it back.
+    ///
+    /// # Cancel safety
+    /// It only looks: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # async fn work() -> u32 { 7 }
+    /// let domain = tenure::Domain::open("memory:").await?;
+    /// let guard = domain.lock("orders/42").acquire().await?;
+    /// let done = tokio::select! {
+    ///     done = work() => done,
+    ///     loss = guard.lost() => return Err(loss.into()),
+    /// };
+    /// # assert_eq!(done, 7);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn lost(&self) -> Loss {
+        let lease = &self.0.lease;
+        loop {
+            let mut changed = pin!(lease.changed.notified());
+            changed.as_mut().enable();
+            if let Some(loss) = self.loss() {
+                return loss;
+            }
+            // The keeper tells; the clock is looked at all the same, for the keeper may be gone with its runtime.
+            lease.clock.until(lease.deadline(), changed).await;
+        }
+    }
+
+    fn loss(&self) -> Option<Loss> {
+        if self.0.is_over() {
+            return Some(Loss::new(self.0.lease.name.clone(), LossKind::Released));
+        }
+        self.0.lease.loss().cloned()
+    }
+}
+
+impl fmt::Debug for Tenure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tenure")
+            .field("name", &self.name())
+            .field("fence", &self.fence().get())
+            .field("is_held", &self.is_held())
+            .finish_non_exhaustive()
+    }
+}

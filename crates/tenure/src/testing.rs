@@ -1,0 +1,121 @@
+//! For testing your own locking code: a store in memory whose time you move and whose clients you can cut off.
+//!
+//! Each [`Client`] stands for a process of its own. Time stands still until [`Store::advance`] moves it, so a test of an expiry takes no
+//! time and never depends on how busy the machine is.
+//!
+//! # Examples
+//! What does my worker do when it loses the lock?
+//! ```
+//! use std::time::Duration;
+//! use tenure::testing::Store;
+//! use tenure::LossKind;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), tenure::Error> {
+//! let store = Store::new();
+//! let (mine, other) = (store.client(), store.client());
+//!
+//! let guard = mine.domain().lock("orders/42").acquire().await?;
+//! store.advance(Duration::from_secs(60)).await;
+//! assert!(guard.is_held(), "it was renewed all the time");
+//!
+//! mine.cut_off();
+//! store.advance(Duration::from_secs(11)).await;
+//! assert_eq!(*guard.lost().await.kind(), LossKind::Unreachable);
+//!
+//! let next = other.domain().lock("orders/42").acquire().await?;
+//! assert!(next.fence() > guard.fence());
+//! # Ok(())
+//! # }
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::backend::memory::{Memory, MemoryStore};
+use crate::backend::{Backend, Pending};
+use crate::client;
+use crate::clock::Clock;
+use crate::domain::Domain;
+use crate::lease::Terms;
+use crate::manual_clock::ManualClock;
+
+/// A store in memory, with a clock that you move.
+#[derive(Clone, Debug)]
+pub struct Store {
+    clock: Arc<ManualClock>,
+    store: Arc<MemoryStore>,
+}
+
+impl Store {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        let clock = Arc::new(ManualClock::new());
+        let store = Arc::new(MemoryStore::new(Clock::Manual(Arc::clone(&clock))));
+        Store { clock, store }
+    }
+
+    /// A new client of the store, as if it were another process.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        let is_cut = Arc::<AtomicBool>::default();
+        let (store, line) = (Arc::clone(&self.store), Arc::clone(&is_cut));
+        let connect = move |sink| {
+            let backend = Memory::connect_by(Arc::clone(&store), sink, Arc::clone(&line));
+            Pending::now(Ok(Arc::new(backend) as Arc<dyn Backend>))
+        };
+        let client = client::Client::new(Clock::Manual(Arc::clone(&self.clock)), Box::new(connect));
+        Client {
+            domain: Domain::with(client, Terms::new(Terms::DEFAULT_TTL, None), "memory:"),
+            is_cut,
+        }
+    }
+
+    /// Moves time, step by step: whatever is due on the way (a renewal, a deadline, a beat) is done when its moment comes, as far as it
+    /// runs on this thread's runtime.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops time where it is.
+    pub async fn advance(&self, by: Duration) {
+        self.clock.advance(by).await;
+    }
+
+    /// Moves time at once, past everything that was due: what a process sees that was stopped, or whose machine slept.
+    pub fn jump(&self, by: Duration) {
+        self.clock.jump(by);
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Store::new()
+    }
+}
+
+/// One client of a [`Store`], as if it were a process.
+#[derive(Debug)]
+pub struct Client {
+    domain: Domain,
+    is_cut: Arc<AtomicBool>,
+}
+
+impl Client {
+    /// The domain, to be handed to the code under test.
+    #[must_use]
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// Cuts this client off from the store: it gets [`Unavailable`](crate::ErrorKind::Unavailable), hears nothing, and the store does not
+    /// notice.
+    pub fn cut_off(&self) {
+        self.is_cut.store(true, Ordering::SeqCst);
+    }
+
+    /// Connects it again.
+    pub fn reconnect(&self) {
+        self.is_cut.store(false, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,194 @@
+//! A detached lease as a printable string.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::name::Name;
+use crate::owner::Token;
+
+const PREFIX: &str = "tenure1";
+/// What can't stand in a field: the separator, the escape, and what a shell or a terminal would take for something else.
+const FIELD: &AsciiSet = &CONTROLS
+    .add(b'/')
+    .add(b'%')
+    .add(b' ')
+    .add(b'"')
+    .add(b'\'')
+    .add(b'$')
+    .add(b'`')
+    .add(b'\\');
+
+/// A detached lease, to be handed to another process and [adopted](crate::Domain::adopt) there.
+///
+/// Its text is safe in a shell, a file and an environment variable. Whoever has it can take the lease: treat it as a password.
+/// `Debug` shows the name and the fence alone.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// use tenure::Ticket;
+///
+/// let domain = tenure::Domain::open("memory:").await?;
+/// let ticket = domain.lock("orders/42").acquire().await?.detach().await?;
+///
+/// let same: Ticket = ticket.to_string().parse()?;
+/// assert_eq!(same, ticket);
+/// assert_eq!(same.name(), "orders/42");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Ticket {
+    pub(crate) name: Name,
+    pub(crate) token: Token,
+    pub(crate) fence: Fence,
+    pub(crate) ttl: Duration,
+}
+
+impl Ticket {
+    pub(crate) fn new(name: Name, token: Token, fence: Fence, ttl: Duration) -> Self {
+        Ticket {
+            name,
+            token,
+            fence,
+            ttl,
+        }
+    }
+
+    /// The name whose lease it is.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// The fence that the lease was detached with; adopting it yields a higher one.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = utf8_percent_encode(self.name.as_str(), FIELD);
+        let token = utf8_percent_encode(self.token.as_str(), FIELD);
+        write!(
+            f,
+            "{PREFIX}/{name}/{}/{}/{token}",
+            self.fence,
+            self.ttl.as_millis()
+        )
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket")
+            .field("name", &self.name)
+            .field("fence", &self.fence)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FromStr for Ticket {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        // The text is a secret: no message repeats it.
+        let malformed =
+            |what: &str| Error::invalid(format!("ticket {what}; give the whole text that detach printed"));
+        let decode = |field: &str| {
+            percent_decode_str(field)
+                .decode_utf8()
+                .map(|text| text.into_owned())
+        };
+        let fields: Vec<&str> = text.trim().split('/').collect();
+        let [prefix, name, fence, ttl, token] = fields[..] else {
+            return Err(malformed("does not have five fields"));
+        };
+        if prefix != PREFIX {
+            return Err(malformed("does not start with `tenure1/`"));
+        }
+        let name = Name::new(&decode(name).map_err(|_| malformed("has a name that is not UTF-8"))?)?;
+        let fence = fence
+            .parse()
+            .map_err(|_| malformed("has a fence that is no number"))?;
+        let ttl = ttl
+            .parse()
+            .map_err(|_| malformed("has a ttl that is no number"))?;
+        let token = decode(token).map_err(|_| malformed("has a token that is not UTF-8"))?;
+        if token.is_empty() {
+            return Err(malformed("has no token"));
+        }
+        let (fence, ttl) = (Fence::new(fence), Duration::from_millis(ttl));
+        Ok(Ticket::new(name, Token::from_store(&token), fence, ttl))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::owner::Session;
+
+    fn ticket(name: &str) -> Ticket {
+        let token = Token::fresh(&Session::random(), "a label/with 'quotes'");
+        Ticket::new(
+            Name::new(name).unwrap(),
+            token,
+            Fence::new(42),
+            Duration::from_secs(10),
+        )
+    }
+
+    #[test]
+    fn survives_the_way_through_a_shell() {
+        for name in [
+            "a",
+            "orders/42",
+            "with space $HOME `x` \\ \"q\" 'q'",
+            "ünïcode %2F \n \0",
+        ] {
+            let ticket = ticket(name);
+            let text = ticket.to_string();
+            assert!(!text.contains([' ', '\n', '\'', '"', '$', '`', '\\']), "{text}");
+            assert_eq!(text.parse::<Ticket>().unwrap(), ticket);
+            assert_eq!(
+                format!(" {text}\n").parse::<Ticket>().unwrap(),
+                ticket,
+                "as read from a file"
+            );
+        }
+    }
+
+    #[test]
+    fn a_broken_ticket_is_invalid_and_not_repeated() {
+        let whole = ticket("a").to_string();
+        for text in [
+            "",
+            "tenure1",
+            "tenure2/a/1/1/t",
+            "tenure1/a/x/1/t",
+            "tenure1/a/1/x/t",
+            "tenure1/a/1/1/",
+            "tenure1//1/1/t",
+            &whole[1..],
+        ] {
+            let error = text.parse::<Ticket>().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");
+            assert!(text.len() < 20 || !error.to_string().contains(text));
+        }
+    }
+
+    #[test]
+    fn debug_hides_the_token() {
+        let ticket = ticket("a");
+        assert!(!format!("{ticket:?}").contains(&ticket.token.as_str()[..8]));
+    }
+}

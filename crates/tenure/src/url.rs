@@ -1,0 +1,254 @@
+//! Domain URLs: where names live, as one line of configuration. Parse, validate, redact; no I/O.
+//!
+//! The parser is our own. The `url` crate refuses `h1:1,h2:2`, and the driver's parser ignores options that it does not know: a
+//! mistyped `?tll=` would then be a lock with another ttl than the one that was written down. Here nothing is dropped or replaced
+//! by a default in silence (R0.6).
+//!
+//! A password is kept out of every message in two ways. Values: a [`Secret`] can't be printed. Errors: they are born before it is
+//! known what is a password, so they quote a piece of the input only when it can't be one ([`text::Echo`]), never the URL. For the
+//! same reason an `@` is accepted in one place only, at the end of user and password: wherever else it stands, some part of a
+//! password that was not escaped is probably being taken for a host, a database or an option.
+//!
+//! Invalid combinations can't be expressed: TLS files live in [`Tls`], the degrade policy in [`Inner`]. Whether a scheme is
+//! compiled in is decided where domains are opened.
+
+pub(crate) mod duration;
+mod hosts;
+mod options;
+mod parse;
+mod scheme;
+mod show;
+mod text;
+
+#[cfg(test)]
+mod fuzz;
+#[cfg(test)]
+mod mistakes;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// What stands before every key in Redis, unless the URL says otherwise.
+pub(crate) const DEFAULT_PREFIX: &str = "tenure:";
+
+/// A validated domain URL.
+///
+/// It prints in one canonical form, in which passwords are `***`; a URL without a password parses back to an equal value.
+///
+/// # Examples
+/// ```
+/// use tenure::DomainUrl;
+///
+/// let url: DomainUrl = "rediss://bob:hunter2@Example.com/2?ttl=.5".parse()?;
+/// assert_eq!(url.to_string(), "rediss://bob:***@example.com:6379/2?ttl=500ms");
+///
+/// let error = DomainUrl::parse("memory:?tll=3s").unwrap_err();
+/// assert!(error.to_string().starts_with("unknown option `tll` in domain URL"));
+/// # Ok::<(), tenure::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct DomainUrl {
+    target: Target,
+    ttl: Option<Duration>,
+    timeout: Option<Duration>,
+}
+
+impl DomainUrl {
+    /// Parses and validates a URL. No I/O.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid), with a message that names what is wrong and never contains a password.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        parse::domain_url(text, text::Echo::Allowed)
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The ttl of its locks, 100 ms to 24 h, where the lock itself does not say.
+    pub(crate) fn ttl(&self) -> Option<Duration> {
+        self.ttl
+    }
+
+    /// How long one command to the store may take; never zero.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+}
+
+impl FromStr for DomainUrl {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        DomainUrl::parse(text)
+    }
+}
+
+impl fmt::Debug for DomainUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DomainUrl({self})")
+    }
+}
+
+/// The store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Private without a name; shared by name inside the process.
+    Memory {
+        name: Option<String>,
+    },
+    /// A directory, absolute; the default one for `None`.
+    File {
+        dir: Option<PathBuf>,
+        network_fs_allowed: bool,
+    },
+    Redis(Box<RedisUrl>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RedisUrl {
+    topology: Topology,
+    /// In the order given, without duplicates. Empty for a local socket; exactly one for a single server; 3 or more for a quorum.
+    hosts: Vec<HostPort>,
+    tls: Option<Tls>,
+    credentials: Option<Credentials>,
+    db: u32,
+    prefix: String,
+    replicas: Option<Replicas>,
+    inner: Option<Inner>,
+}
+
+impl RedisUrl {
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The servers, or the Sentinels.
+    pub(crate) fn hosts(&self) -> &[HostPort] {
+        &self.hosts
+    }
+
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
+    /// For the servers. Those for Sentinel are in [`Topology::Sentinel`].
+    pub(crate) fn credentials(&self) -> Option<&Credentials> {
+        self.credentials.as_ref()
+    }
+
+    pub(crate) fn db(&self) -> u32 {
+        self.db
+    }
+
+    /// May be empty; has no braces.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub(crate) fn replicas(&self) -> Option<Replicas> {
+        self.replicas
+    }
+
+    pub(crate) fn inner(&self) -> Option<&Inner> {
+        self.inner.as_ref()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Topology {
+    Single,
+    Unix {
+        path: PathBuf,
+    },
+    Sentinel {
+        service: String,
+        credentials: Option<Credentials>,
+    },
+    Cluster,
+    Quorum,
+}
+
+/// A host in lower case, an IPv6 address without its brackets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HostPort {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+/// TLS is wanted; its files, all absolute.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tls {
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) client: Option<ClientCertificate>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClientCertificate {
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Credentials {
+    /// `None` is the server's default user.
+    pub(crate) user: Option<String>,
+    pub(crate) password: Secret,
+}
+
+/// A string that does not print.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(text::REDACTED)
+    }
+}
+
+/// How many replicas must have acknowledged a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replicas {
+    AtLeast(NonZeroU32),
+    All,
+}
+
+/// The file domain underneath, which every holder on this host holds as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inner {
+    url: Box<DomainUrl>,
+    degrade: Degrade,
+}
+
+impl Inner {
+    /// Always a file URL.
+    pub(crate) fn url(&self) -> &DomainUrl {
+        &self.url
+    }
+
+    pub(crate) fn degrade(&self) -> Degrade {
+        self.degrade
+    }
+}
+
+/// What happens when the outer store is out of reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Degrade {
+    #[default]
+    Never,
+    Allow,
+}
