@@ -39,19 +39,16 @@ pub(crate) async fn acquire(
     tokio::task::coop::consume_budget().await;
     let session = client.backend().await?.session();
     let seat = Seat::new(request);
-    let mut sitting = Sitting {
-        client,
-        name,
-        seat,
-        attempt: None,
-        is_seated: false,
-    };
+    let mut sitting = Sitting { client, name, seat, attempt: None, is_seated: false };
     match client.table.lock().sit(name, &sitting.seat, session)? {
         Sit::Refused(busy) => return Ok(Outcome::Busy(busy)),
         Sit::Wait => sitting.is_seated = true,
         Sit::Ask(attempt) => sitting.attempt = Some(attempt),
     }
-    if let Some(outcome) = sitting.ask(limit).await? {
+    // Asking the store is boxed: most turns of a contended name never come here, and their futures stay small.
+    if sitting.attempt.is_some()
+        && let Some(outcome) = Box::pin(sitting.ask(limit)).await?
+    {
         return Ok(outcome);
     }
     sitting.wait(limit).await
@@ -83,19 +80,9 @@ impl Sitting<'_> {
         let op = |attempt: &Attempt, not_after| attempt.op(waits, client.opened().polls(), not_after);
         let error = match ask_store(client, name, attempt, give_up, op).await {
             Ok((Reply::Granted { fence }, sent)) => return self.granted(fence, sent).map(Some),
-            Ok((
-                Reply::Waiting {
-                    place,
-                    holding,
-                    ahead,
-                },
-                _,
-            )) => {
+            Ok((Reply::Waiting { place, holding, ahead }, _)) => {
                 attempt.place = Some(place);
-                let busy = Busy {
-                    holder: Some(Holder::new(holding)),
-                    waiters: ahead + 1,
-                };
+                let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
                 let queued = attempt.clone();
                 client.change(|table, after| table.ask_queued(name, &self.seat, queued, busy, after))?;
                 self.attempt = None;
@@ -105,10 +92,7 @@ impl Sitting<'_> {
             Ok((Reply::Busy { holding, waiters }, _)) => {
                 self.attempt = None;
                 client.change(|table, after| table.ask_ended(name, None, client.session(), after));
-                return Ok(Some(Outcome::Busy(Busy {
-                    holder: Some(Holder::new(holding)),
-                    waiters,
-                })));
+                return Ok(Some(Outcome::Busy(Busy { holder: Some(Holder::new(holding)), waiters })));
             }
             Ok((reply, _)) => unexpected(&reply),
             Err(error) => error,
@@ -116,18 +100,8 @@ impl Sitting<'_> {
         if is_own_limit.is_none() {
             // Not this task's impatience, but the store: whoever waits for the same answer gets it.
             client.change(|table, after| table.ask_ended(name, Some(&error), client.session(), after));
-            if let Some(attempt) = self
-                .attempt
-                .take()
-                .filter(|attempt| attempt.haunted_until.is_some())
-            {
-                release::leave(
-                    client,
-                    name.clone(),
-                    attempt.token,
-                    attempt.haunted_until,
-                    terms.ttl,
-                );
+            if let Some(attempt) = self.attempt.take().filter(|attempt| attempt.haunted_until.is_some()) {
+                release::leave(client, name.clone(), attempt.token, attempt.haunted_until, terms.ttl);
             }
         }
         Err(error)
@@ -146,7 +120,7 @@ impl Sitting<'_> {
     async fn wait(&mut self, limit: Option<Moment>) -> Result<Outcome, Error> {
         let called = std::future::poll_fn(|cx| self.seat.poll_call(cx));
         let call = match limit {
-            Some(limit) => self.client.clock.until(limit, called).await,
+            Some(limit) => Box::pin(self.client.clock.until(limit, called)).await,
             None => Some(called.await),
         };
         self.is_seated = false;
@@ -169,18 +143,10 @@ impl Sitting<'_> {
 impl Drop for Sitting<'_> {
     fn drop(&mut self) {
         if let Some(attempt) = self.attempt.take() {
-            let others = self
-                .client
-                .change(|table, after| table.ask_abandoned(self.name, &attempt, after));
+            let others = self.client.change(|table, after| table.ask_abandoned(self.name, &attempt, after));
             if !others {
                 let ttl = attempt.request.terms.ttl;
-                release::leave(
-                    self.client,
-                    self.name.clone(),
-                    attempt.token,
-                    attempt.haunted_until,
-                    ttl,
-                );
+                release::leave(self.client, self.name.clone(), attempt.token, attempt.haunted_until, ttl);
             }
         }
         if self.is_seated
@@ -225,13 +191,9 @@ pub(crate) async fn send(
 ) -> Result<(Reply, Moment), Error> {
     let backend = client.opened();
     let sent = client.clock.now();
-    let not_after = backend
-        .server_now()
-        .map_or(u64::MAX, |now| now.saturating_add(micros(timeout)));
+    let not_after = backend.server_now().map_or(u64::MAX, |now| now.saturating_add(micros(timeout)));
     let haunted_before = attempt.haunted_until.replace(sent + timeout);
-    let answer = client
-        .in_time(timeout, backend.execute(name, op(attempt, not_after)))
-        .await;
+    let answer = client.in_time(timeout, backend.execute(name, op(attempt, not_after))).await;
     if !matches!(&answer, Err(error) if error.may_have_run()) {
         attempt.haunted_until = haunted_before;
     }

@@ -15,7 +15,6 @@ use crate::backend::{Answer, Backend, Grant, Pending, Sink};
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::keeper;
-use crate::metrics::Counters;
 use crate::name::Name;
 use crate::opening::Opening;
 use crate::owner::Session;
@@ -43,7 +42,6 @@ pub(crate) struct Client {
     opening: Opening,
     pub(crate) table: Mutex<Table>,
     pub(crate) tasks: Tasks,
-    pub(crate) counters: Counters,
     /// Wakes the keeper.
     alarm: Arc<Notify>,
     keeper_runs: Arc<AtomicBool>,
@@ -58,7 +56,6 @@ impl Client {
             connect,
             opening: Opening::default(),
             tasks: Tasks::default(),
-            counters: Counters::default(),
             alarm: Arc::default(),
             keeper_runs: Arc::default(),
         })
@@ -69,21 +66,15 @@ impl Client {
         if let Some(backend) = self.opening.get() {
             return Ok(backend);
         }
-        if self.table.lock().is_closed {
-            return Err(Error::closed());
-        }
+        self.table.lock().floor_unless_closed()?;
         self.tasks.see_runtime();
         let sink: Weak<dyn Sink> = self.me.clone();
-        self.opening
-            .get_or_open(&self.tasks, || (self.connect)(sink))
-            .await
+        Box::pin(self.opening.get_or_open(&self.tasks, || (self.connect)(sink))).await
     }
 
     /// The backend of a client that has something in the store.
     pub(crate) fn opened(&self) -> &Arc<dyn Backend> {
-        self.opening
-            .get()
-            .expect("whoever has something in the store has opened it")
+        self.opening.get().expect("whoever has something in the store has opened it")
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -98,12 +89,12 @@ impl Client {
         result
     }
 
-    pub(crate) fn follow_up(&self, after: After) {
-        for waker in after.wakers {
-            waker.wake();
-        }
+    pub(crate) fn follow_up(&self, mut after: After) {
+        after.wake_all();
         for lease in after.lost {
-            self.counters.lost(&lease);
+            if let Some(loss) = lease.loss() {
+                tracing::warn!(name = %lease.name, kind = ?loss.kind(), "{loss}");
+            }
             lease.tell();
         }
         for (name, attempt) in after.seeks {
@@ -121,8 +112,7 @@ impl Client {
         self.tasks.see_runtime();
         if !self.keeper_runs.swap(true, Ordering::AcqRel) {
             let runs = keeper::Runs(Arc::clone(&self.keeper_runs));
-            self.tasks
-                .spawn_daemon(keeper::keep(self.me.clone(), Arc::clone(&self.alarm), runs));
+            self.tasks.spawn_daemon(keeper::keep(self.me.clone(), Arc::clone(&self.alarm), runs));
         }
         self.alarm.notify_one();
     }
@@ -133,16 +123,10 @@ impl Client {
         let give_up = self.clock.now() + timeout;
         loop {
             let sent = self.clock.now();
-            let answer = self
-                .in_time(give_up.since(sent), self.opened().execute(name, op.clone()))
-                .await;
+            let answer = self.in_time(give_up.since(sent), self.opened().execute(name, op.clone())).await;
             match answer {
                 Ok(Answer { reply, .. }) => {
-                    return Ok(Executed {
-                        reply,
-                        sent,
-                        was_unanswered,
-                    });
+                    return Ok(Executed { reply, sent, was_unanswered });
                 }
                 Err(error) if error.may_have_run() && self.clock.now() + PAUSE < give_up => {
                     was_unanswered = true

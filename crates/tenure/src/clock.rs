@@ -134,10 +134,7 @@ mod tests {
         let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
         let uptime: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
         let now = Duration::from_micros(Clock::System.now().as_micros()).as_secs_f64();
-        assert!(
-            (now - uptime).abs() < 60.0,
-            "clock says {now} s, /proc/uptime (BOOTTIME) says {uptime} s"
-        );
+        assert!((now - uptime).abs() < 60.0, "clock says {now} s, /proc/uptime (BOOTTIME) says {uptime} s");
     }
 
     #[test]
@@ -153,10 +150,6 @@ mod tests {
         let clock = Clock::System;
         let soon = clock.now() + Duration::from_millis(1);
         assert_eq!(clock.until(soon, std::future::pending::<()>()).await, None);
-        assert_eq!(
-            clock.until(soon, async { 7 }).await,
-            Some(7),
-            "what is ready wins over what is late"
-        );
+        assert_eq!(clock.until(soon, async { 7 }).await, Some(7), "what is ready wins over what is late");
     }
 }

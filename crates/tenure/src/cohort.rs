@@ -69,10 +69,7 @@ pub(crate) enum Call {
 
 impl Seat {
     pub(crate) fn new(request: Request) -> Arc<Self> {
-        Arc::new(Seat {
-            request,
-            slot: Mutex::new(Slot::Waiting(None)),
-        })
+        Arc::new(Seat { request, slot: Mutex::new(Slot::Waiting(None)) })
     }
 
     /// Answers the task. The caller wakes it once no lock is held.
@@ -139,42 +136,21 @@ pub(crate) struct Attempt {
 impl Attempt {
     pub(crate) fn new(session: &Session, request: Request, floor: u64) -> Self {
         let token = Token::fresh(session, &request.label);
-        Attempt {
-            token,
-            request,
-            floor,
-            place: None,
-            pair: None,
-            replaces: None,
-            haunted_until: None,
-        }
+        Attempt { token, request, floor, place: None, pair: None, replaces: None, haunted_until: None }
     }
 
     /// The request for a lease: the first, or a beat.
     pub(crate) fn op(&self, waits: bool, polls: bool, not_after: u64) -> Op {
         let (token, ttl, floor) = (self.token.clone(), self.request.terms.first_term(), self.floor);
         if let Some(from) = self.replaces.clone() {
-            return Op::Adopt {
-                from,
-                token,
-                ttl,
-                floor,
-                not_after,
-            };
+            return Op::Adopt { from, token, ttl, floor, not_after };
         }
         let wait = match self.place {
             _ if !waits => Wait::No,
             Some(place) => Wait::Keep { place },
             None => Wait::Join,
         };
-        Op::Acquire {
-            token,
-            ttl,
-            wait,
-            polls,
-            floor,
-            not_after,
-        }
+        Op::Acquire { token, ttl, wait, polls, floor, not_after }
     }
 
     /// Whether a lease for this attempt is what that task asked for.
@@ -223,12 +199,8 @@ pub(crate) struct Cohort {
 }
 
 impl Cohort {
-    pub(crate) fn new() -> Self {
-        Cohort {
-            seats: VecDeque::new(),
-            phase: Phase::Idle,
-            leases: Vec::new(),
-        }
+    pub(crate) fn new(phase: Phase) -> Self {
+        Cohort { seats: VecDeque::new(), phase, leases: Vec::new() }
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -241,34 +213,33 @@ impl Cohort {
 
     /// The number of the lease of this turn, if the cohort still has it.
     pub(crate) fn index_of(&self, lease: &Arc<SharedLease>) -> Option<usize> {
-        self.leases
-            .iter()
-            .position(|held| Arc::ptr_eq(&held.shared, lease))
+        self.leases.iter().position(|held| Arc::ptr_eq(&held.shared, lease))
     }
 
-    /// Who holds the name, when it is the lease of this number.
-    pub(crate) fn busy(&self, id: u64, now: Moment) -> Option<Busy> {
-        let held = self.leases.iter().find(|held| held.id == id)?;
-        Some(held.busy(now, self.seats.len()))
+    /// Who holds the name, as far as is known here.
+    pub(crate) fn busy(&self, now: Moment) -> Option<Busy> {
+        match &self.phase {
+            Phase::Held { id } => {
+                let held = self.leases.iter().find(|held| held.id == *id)?;
+                Some(held.busy(now, self.seats.len()))
+            }
+            Phase::Seeking(seeking) => seeking.busy.clone(),
+            Phase::Idle | Phase::Asking { .. } | Phase::Returning => None,
+        }
     }
 
     /// Answers everyone that waits with an error.
     pub(crate) fn fail_all(&mut self, error: &Error, after: &mut After) {
         let seats = self.seats.drain(..);
-        after
-            .wakers
-            .extend(seats.filter_map(|seat| seat.call(Call::Failed(error.clone()))));
+        after.wake(seats.filter_map(|seat| seat.call(Call::Failed(error.clone()))));
     }
 
     /// Answers those that do not wait.
-    pub(crate) fn refuse_tries(&mut self, busy: &Busy) -> Vec<Waker> {
+    pub(crate) fn refuse_tries(&mut self, busy: &Busy, after: &mut After) {
         let (waiting, tries) = self.seats.drain(..).partition(|seat| seat.request.waits);
         self.seats = waiting;
         let tries: VecDeque<Arc<Seat>> = tries;
-        tries
-            .iter()
-            .filter_map(|seat| seat.call(Call::Busy(busy.clone())))
-            .collect()
+        after.wake(tries.iter().filter_map(|seat| seat.call(Call::Busy(busy.clone()))));
     }
 }
 
@@ -302,12 +273,12 @@ impl Held {
             && self.turn.fence.get() + 1 < self.start + RANGE
             && now < self.pass_until
             && self.lease.is_fresh(now)
-            && self.shared.loss().is_none()
+            && self.shared.loss_at(now).is_none()
     }
 
     /// The next turn of the lease.
-    pub(crate) fn next_turn(&mut self) -> Arc<Turn> {
-        self.turn = Arc::new(Turn::new(Arc::clone(&self.shared), self.turn.fence.get() + 1));
+    pub(crate) fn next_turn(&mut self, now: Moment) -> Arc<Turn> {
+        self.turn = Arc::new(Turn::new(Arc::clone(&self.shared), self.turn.fence.get() + 1, now));
         Arc::clone(&self.turn)
     }
 
@@ -324,9 +295,6 @@ impl Held {
             fence: self.start,
             left: self.lease.deadline().since(now),
         };
-        Busy {
-            holder: Some(Holder::new(holding)),
-            waiters,
-        }
+        Busy { holder: Some(Holder::new(holding)), waiters }
     }
 }

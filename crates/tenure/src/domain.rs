@@ -91,19 +91,11 @@ impl Domain {
         let terms = Terms::new(url.ttl().unwrap_or(Terms::DEFAULT_TTL), url.timeout());
         let address = url.to_string();
         let connect = move |sink| open::open(&url, &Clock::System, sink);
-        Ok(Domain::with(
-            Client::new(Clock::System, Box::new(connect)),
-            terms,
-            &address,
-        ))
+        Ok(Domain::with(Client::new(Clock::System, Box::new(connect)), terms, &address))
     }
 
     pub(crate) fn with(client: Arc<Client>, terms: Terms, address: &str) -> Self {
-        Domain {
-            client,
-            terms,
-            address: address.into(),
-        }
+        Domain { client, terms, address: address.into() }
     }
 
     /// A claim on a name: up to 1,000 bytes of any characters. No I/O; see [`Lock`] for what to do with it.
@@ -162,10 +154,7 @@ impl Domain {
     /// ```
     pub async fn list(&self, prefix: impl AsRef<str>) -> Result<Vec<Status>, Error> {
         let backend = self.client.backend().await?;
-        let mut names = self
-            .client
-            .in_time(self.terms.timeout(), backend.list(prefix.as_ref()))
-            .await?;
+        let mut names = self.client.in_time(self.terms.timeout(), backend.list(prefix.as_ref())).await?;
         names.sort();
         let mut statuses = Vec::with_capacity(names.len());
         for name in names {
@@ -202,10 +191,7 @@ impl Domain {
     /// ```
     pub async fn break_lock(&self, name: impl AsRef<str>, holder: &Holder) -> Result<Release, Error> {
         let name = Name::new(name.as_ref())?;
-        let op = Op::Break {
-            token: holder.token.clone(),
-            fence: holder.fence.get(),
-        };
+        let op = Op::Break { token: holder.token.clone(), fence: holder.fence.get() };
         let executed = self.execute(&name, op).await?;
         Ok(Release::from_reply(&executed.reply, executed.was_unanswered))
     }
@@ -231,26 +217,13 @@ impl Domain {
     /// # }
     /// ```
     pub async fn adopt(&self, ticket: &Ticket) -> Result<Guard, Error> {
-        let terms = Terms {
-            ttl: ticket.ttl,
-            ..self.terms
-        };
+        let terms = Terms { ttl: ticket.ttl, ..self.terms };
         terms.check()?;
         let label = ticket.token.owner().label().into();
-        let request = Request {
-            terms,
-            label,
-            waits: true,
-        };
+        let request = Request { terms, label, waits: true };
         let op = |attempt: &Attempt, not_after| {
             let (from, token) = (ticket.token.clone(), attempt.token.clone());
-            Op::Adopt {
-                from,
-                token,
-                ttl: terms.first_term(),
-                floor: attempt.floor,
-                not_after,
-            }
+            Op::Adopt { from, token, ttl: terms.first_term(), floor: attempt.floor, not_after }
         };
         seize::seize(&self.client, ticket.name.clone(), request, ticket.fence.get(), op).await
     }
@@ -267,10 +240,7 @@ impl Domain {
         let sent = self.client.clock.now();
         let probe = Name::new("tenure/health").expect("a valid name");
         self.execute(&probe, Op::Inspect).await?;
-        Ok(Health {
-            round_trip: self.client.clock.now().since(sent),
-            warnings: backend.warnings(),
-        })
+        Ok(Health { round_trip: self.client.clock.now().since(sent), warnings: backend.warnings() })
     }
 
     /// What this kind of store can do.
@@ -285,15 +255,12 @@ impl Domain {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let table = self.client.table.lock();
-        let cohorts = table.cohorts.values();
-        let (held, waiting) = cohorts.fold((0, 0), |(held, waiting), cohort| {
-            (
-                held + cohort.leases.len() as u64,
-                waiting + cohort.seats.len() as u64,
-            )
-        });
-        drop(table);
-        self.client.counters.snapshot(held, waiting)
+        let mut metrics = table.metrics;
+        for cohort in table.cohorts.values() {
+            metrics.held += cohort.leases.len() as u64;
+            metrics.waiting += cohort.seats.len() as u64;
+        }
+        metrics
     }
 
     /// Closes the domain, for all its clones: every guard is told, everyone who waits gets an error, and what they left in the store's

@@ -67,12 +67,7 @@ struct Inner {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error(Arc::new(Inner {
-            kind,
-            message: message.into(),
-            may_have_run: false,
-            source: None,
-        }))
+        Error(Arc::new(Inner { kind, message: message.into(), may_have_run: false, source: None }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -128,10 +123,7 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("kind", &self.0.kind)
-            .field("message", &self.0.message)
-            .finish()
+        f.debug_struct("Error").field("kind", &self.0.kind).field("message", &self.0.message).finish()
     }
 }
 

@@ -100,11 +100,7 @@ pub struct Stale {
 
 impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "write with fence {} refused: fence {} was seen before",
-            self.refused, self.seen
-        )
+        write!(f, "write with fence {} refused: fence {} was seen before", self.refused, self.seen)
     }
 }
 

@@ -49,14 +49,8 @@ pub struct Guard {
 
 impl Guard {
     pub(crate) fn new(client: Arc<Client>, turn: Arc<Turn>, terms: Terms) -> Self {
-        client.counters.acquired(&turn);
-        Guard {
-            tenure: Tenure(turn),
-            client,
-            terms,
-            was_unanswered: false,
-            is_done: false,
-        }
+        tracing::debug!(name = %turn.lease.name, fence = turn.fence.get(), "acquired");
+        Guard { tenure: Tenure(turn), client, terms, was_unanswered: false, is_done: false }
     }
 
     /// The view of this lease, to be cloned and handed around.
@@ -94,8 +88,8 @@ impl Guard {
     /// # }
     /// ```
     pub async fn release(mut self) -> Result<Release, Returned> {
-        let (client, turn) = (Arc::clone(&self.client), Arc::clone(&self.tenure.0));
-        match release::give_back(&client, &turn, self.terms.timeout(), &mut self.was_unanswered).await {
+        let (client, turn) = (&self.client, &self.tenure.0);
+        match release::give_back(client, turn, self.terms.timeout(), &mut self.was_unanswered).await {
             Ok(release) => {
                 self.is_done = true;
                 Ok(release)
@@ -163,29 +157,14 @@ impl Guard {
             let error = self.lost().await.into();
             return Err(Returned { guard: self, error });
         }
-        if let Err(error) = self
-            .ask(
-                Op::Detach {
-                    token: lease.token.clone(),
-                    ttl,
-                },
-                ttl,
-            )
-            .await
-        {
+        if let Err(error) = self.ask(Op::Detach { token: lease.token.clone(), ttl }, ttl).await {
             return Err(Returned { guard: self, error });
         }
         self.is_done = true;
         self.tenure.0.end();
-        self.client
-            .change(|table, after| table.forget_lease(&lease, self.client.session(), after));
+        self.client.change(|table, after| table.forget_lease(&lease, self.client.session(), after));
         lease.tell();
-        Ok(Ticket::new(
-            lease.name.clone(),
-            lease.token.clone(),
-            self.fence(),
-            ttl,
-        ))
+        Ok(Ticket::new(lease.name.clone(), lease.token.clone(), self.fence(), ttl))
     }
 
     /// Sends a kind of renewal that asks for `ttl`, and enters its answer.

@@ -49,11 +49,7 @@ fn look(client: &Arc<Client>) -> Option<crate::clock::Moment> {
         release::give_back_later(client, &turn);
     }
     for renewal in due.renewals {
-        client.tasks.spawn_daemon(renew(
-            Arc::downgrade(client),
-            Arc::clone(client.opened()),
-            renewal,
-        ));
+        client.tasks.spawn_daemon(renew(Arc::downgrade(client), Arc::clone(client.opened()), renewal));
     }
     due.next
 }
@@ -64,14 +60,8 @@ async fn renew(client: Weak<Client>, backend: Arc<dyn crate::backend::Backend>, 
         return;
     };
     let sent = clock.now();
-    let op = Op::Renew {
-        token: lease.token.clone(),
-        ttl,
-        floor: 0,
-    };
-    let answer = clock
-        .until(sent + timeout, backend.execute(&lease.name, op))
-        .await;
+    let op = Op::Renew { token: lease.token.clone(), ttl, floor: 0 };
+    let answer = clock.until(sent + timeout, backend.execute(&lease.name, op)).await;
     let Some(client) = client.upgrade() else { return };
     let reply = match answer {
         Some(Ok(answer)) => Some(answer.reply),
@@ -84,6 +74,5 @@ async fn renew(client: Weak<Client>, backend: Arc<dyn crate::backend::Backend>, 
             None
         }
     };
-    client.counters.renewed(reply.is_some());
     client.change(|table, after| table.renewed(&lease, sent, ttl, reply.as_ref(), client.session(), after));
 }

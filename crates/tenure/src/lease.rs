@@ -32,25 +32,15 @@ impl Terms {
     pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
     pub(crate) fn new(ttl: Duration, timeout: Option<Duration>) -> Self {
-        Terms {
-            ttl,
-            max_hold: None,
-            renewed: true,
-            timeout,
-        }
+        Terms { ttl, max_hold: None, renewed: true, timeout }
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         if !(MIN_TTL..=MAX_TTL).contains(&self.ttl) {
-            return Err(Error::invalid(format!(
-                "ttl of {:?} is out of range; use 100 ms to 24 h",
-                self.ttl
-            )));
+            return Err(Error::invalid(format!("ttl of {:?} is out of range; use 100 ms to 24 h", self.ttl)));
         }
         if self.max_hold.is_some_and(|max_hold| max_hold < MIN_TTL) {
-            return Err(Error::invalid(
-                "max_hold is below 100 ms; a lease can't be that short",
-            ));
+            return Err(Error::invalid("max_hold is below 100 ms; a lease can't be that short"));
         }
         Ok(())
     }
@@ -106,12 +96,7 @@ pub(crate) struct Lease {
 impl Lease {
     /// A lease that was granted in answer to a request sent at `sent`.
     pub(crate) fn granted(terms: &Terms, sent: Moment) -> Self {
-        Lease::starting(
-            terms,
-            sent,
-            terms.first_term(),
-            sent + believed(terms.first_term()),
-        )
+        Lease::starting(terms, sent, terms.first_term(), sent + believed(terms.first_term()))
     }
 
     /// A lease that was granted by a push, for `term`, at the store's time `at`, and received at `now` (rule 4 of the hand-over).
@@ -127,20 +112,11 @@ impl Lease {
         let made = pair.sent + passed;
         // Clocks that run at different speeds drift apart with the age of the pair.
         let deadline = made + believed(term) - age / 1_000;
-        Some(Lease::starting(
-            terms,
-            made,
-            term,
-            deadline.min(now + believed(term)),
-        ))
+        Some(Lease::starting(terms, made, term, deadline.min(now + believed(term))))
     }
 
     fn starting(terms: &Terms, from: Moment, term: Duration, deadline: Moment) -> Self {
-        let cap = if terms.renewed {
-            terms.max_hold
-        } else {
-            Some(terms.first_term())
-        };
+        let cap = if terms.renewed { terms.max_hold } else { Some(terms.first_term()) };
         let mut lease = Lease {
             ttl: terms.ttl,
             deadline,
@@ -181,17 +157,11 @@ impl Lease {
 
     pub(crate) fn step(&self, now: Moment) -> Step {
         if now >= self.deadline {
-            return Step::Over {
-                unanswered: self.unanswered,
-            };
+            return Step::Over { unanswered: self.unanswered };
         }
         match self.renew_at {
-            Some(at) if at <= now => Step::Renew {
-                ttl: self.renewal(now),
-            },
-            Some(at) => Step::Rest {
-                until: at.min(self.deadline),
-            },
+            Some(at) if at <= now => Step::Renew { ttl: self.renewal(now) },
+            Some(at) => Step::Rest { until: at.min(self.deadline) },
             None => Step::Rest { until: self.deadline },
         }
     }

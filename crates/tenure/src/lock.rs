@@ -54,12 +54,7 @@ pub struct Lock {
 
 impl Lock {
     pub(crate) fn new(client: Arc<Client>, name: &str, terms: Terms) -> Self {
-        Lock {
-            client,
-            name: Name::new(name),
-            terms,
-            label: Arc::from(""),
-        }
+        Lock { client, name: Name::new(name), terms, label: Arc::from("") }
     }
 
     /// How long the lease lasts when nobody renews it: 100 ms to 24 h, 10 s by default. It is renewed at a third of it, so this is
@@ -190,12 +185,7 @@ impl Lock {
         let (request, name) = (self.request(true)?, self.name.clone()?);
         let op = |attempt: &Asking, not_after| {
             let (token, ttl) = (attempt.token.clone(), attempt.request.terms.first_term());
-            Op::TakeOver {
-                token,
-                ttl,
-                floor: attempt.floor,
-                not_after,
-            }
+            Op::TakeOver { token, ttl, floor: attempt.floor, not_after }
         };
         seize::seize(&self.client, name, request, 0, op).await
     }
@@ -203,13 +193,11 @@ impl Lock {
     pub(crate) async fn attempt(&self, waits: bool, limit: Option<Moment>) -> Result<Attempt, Error> {
         let (request, name) = (self.request(waits)?, self.name.as_ref().map_err(Error::clone)?);
         match acquire::acquire(&self.client, name, request, limit).await? {
-            Outcome::Turn(turn) => Ok(Attempt::Acquired(Guard::new(
-                Arc::clone(&self.client),
-                turn,
-                self.terms,
-            ))),
+            Outcome::Turn(turn) => {
+                Ok(Attempt::Acquired(Guard::new(Arc::clone(&self.client), turn, self.terms)))
+            }
             Outcome::Busy(busy) => {
-                self.client.counters.busy();
+                self.client.table.lock().metrics.busy += 1;
                 Ok(Attempt::Busy(busy))
             }
         }
@@ -218,20 +206,13 @@ impl Lock {
     fn request(&self, waits: bool) -> Result<Request, Error> {
         self.terms.check()?;
         check_label(&self.label)?;
-        Ok(Request {
-            terms: self.terms,
-            label: Arc::clone(&self.label),
-            waits,
-        })
+        Ok(Request { terms: self.terms, label: Arc::clone(&self.label), waits })
     }
 }
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock")
-            .field("name", &self.name)
-            .field("terms", &self.terms)
-            .finish_non_exhaustive()
+        f.debug_struct("Lock").field("name", &self.name).field("terms", &self.terms).finish_non_exhaustive()
     }
 }
 

@@ -29,12 +29,7 @@ struct State {
 impl ManualClock {
     pub(crate) fn new() -> Self {
         let wall = Clock::System.wall_micros();
-        ManualClock(Mutex::new(State {
-            now: START,
-            wall,
-            sleepers: BTreeMap::new(),
-            next_id: 0,
-        }))
+        ManualClock(Mutex::new(State { now: START, wall, sleepers: BTreeMap::new(), next_id: 0 }))
     }
 
     pub(crate) fn now(&self) -> Moment {
@@ -60,12 +55,7 @@ impl ManualClock {
                 yield_once().await;
             }
             let now = self.now();
-            let next = self
-                .state()
-                .sleepers
-                .keys()
-                .next()
-                .map(|&(due, _)| Moment::from_micros(due));
+            let next = self.state().sleepers.keys().next().map(|&(due, _)| Moment::from_micros(due));
             if now >= target && next.is_none_or(|due| due > now) {
                 return;
             }
@@ -86,11 +76,7 @@ impl ManualClock {
     }
 
     pub(crate) fn sleep_until(&self, moment: Moment) -> Sleep<'_> {
-        Sleep {
-            clock: self,
-            due: moment.as_micros(),
-            id: None,
-        }
+        Sleep { clock: self, due: moment.as_micros(), id: None }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -101,9 +87,7 @@ impl ManualClock {
 impl State {
     fn due(&mut self) -> Vec<Waker> {
         let later = self.sleepers.split_off(&(self.now + 1, 0));
-        std::mem::replace(&mut self.sleepers, later)
-            .into_values()
-            .collect()
+        std::mem::replace(&mut self.sleepers, later).into_values().collect()
     }
 }
 

@@ -19,9 +19,7 @@ pub(crate) struct Name(Arc<str>);
 impl Name {
     pub(crate) fn new(name: &str) -> Result<Self, Error> {
         if name.is_empty() {
-            return Err(Error::invalid(
-                "lock name is empty; give it at least one character",
-            ));
+            return Err(Error::invalid("lock name is empty; give it at least one character"));
         }
         if name.len() > MAX_LEN {
             return Err(Error::invalid(format!(

@@ -5,7 +5,7 @@
 //! decides ownership. A token of any other form is a foreign lock: it excludes us, and its owner is unknown.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
@@ -74,12 +74,7 @@ impl Owner {
     }
 
     fn foreign() -> Self {
-        Owner {
-            host: String::new(),
-            user: String::new(),
-            pid: None,
-            label: String::new(),
-        }
+        Owner { host: String::new(), user: String::new(), pid: None, label: String::new() }
     }
 }
 
@@ -98,11 +93,24 @@ impl fmt::Display for Owner {
 
 /// One client of a store: where its grants are sent. 64 random bits in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Session(Arc<str>);
+pub(crate) struct SessionId(Arc<str>);
+
+/// What all tokens of one client have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    id: SessionId,
+    /// Its id and who it is, as they stand in a token.
+    fields: Arc<str>,
+}
 
 impl Session {
     pub(crate) fn random() -> Self {
-        Session(hex(random::<{ SESSION_HEX / 2 }>()).into())
+        let id = hex(random::<{ SESSION_HEX / 2 }>());
+        Session { fields: format!("{id}:{}", here()).into(), id: SessionId(id.into()) }
+    }
+
+    pub(crate) fn id(&self) -> &SessionId {
+        &self.id
     }
 }
 
@@ -113,9 +121,11 @@ pub(crate) struct Token(Arc<str>);
 impl Token {
     /// A fresh token for a lease of this process.
     pub(crate) fn fresh(session: &Session, label: &str) -> Self {
-        let random = hex(random::<{ RANDOM_HEX / 2 }>());
-        let label = utf8_percent_encode(label, FIELD);
-        Token(format!("{random}:{}:{}:{label}", session.0, here()).into())
+        let mut text = hex(random::<{ RANDOM_HEX / 2 }>());
+        text.reserve(session.fields.len() + label.len() + 2);
+        text.extend([":", &*session.fields, ":"]);
+        text.extend(utf8_percent_encode(label, FIELD));
+        Token(text.into())
     }
 
     /// A token as the store shows it: ours, or one of another library.
@@ -128,19 +138,16 @@ impl Token {
     }
 
     /// The session that it belongs to; `None` for a foreign lock.
-    pub(crate) fn session(&self) -> Option<Session> {
-        Some(Session(self.fields()?[1].into()))
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        Some(SessionId(self.fields()?[1].into()))
     }
 
     pub(crate) fn owner(&self) -> Owner {
         let decode = |field: &str| percent_decode_str(field).decode_utf8_lossy().into_owned();
         match self.fields() {
-            Some([_, _, host, user, pid, label]) => Owner {
-                host: decode(host),
-                user: decode(user),
-                pid: pid.parse().ok(),
-                label: decode(label),
-            },
+            Some([_, _, host, user, pid, label]) => {
+                Owner { host: decode(host), user: decode(user), pid: pid.parse().ok(), label: decode(label) }
+            }
             None => Owner::foreign(),
         }
     }
@@ -177,17 +184,9 @@ pub(crate) fn check_label(label: &str) -> Result<(), Error> {
 
 /// Host, user and process id, encoded as in a token.
 fn here() -> String {
-    static HOST_AND_USER: OnceLock<String> = OnceLock::new();
-    let host_and_user = HOST_AND_USER.get_or_init(|| {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        format!(
-            "{}:{}",
-            utf8_percent_encode(&host, FIELD),
-            utf8_percent_encode(&user(), FIELD)
-        )
-    });
-    // The process id is read each time: a forked child has another.
-    format!("{host_and_user}:{}", std::process::id())
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let (host, user) = (utf8_percent_encode(&host, FIELD), user());
+    format!("{host}:{}:{}", utf8_percent_encode(&user, FIELD), std::process::id())
 }
 
 /// The name of the effective user by its number: the environment can't be trusted, and differs under cron.
@@ -209,7 +208,8 @@ fn random<const N: usize>() -> [u8; N] {
 }
 
 fn hex<const N: usize>(bytes: [u8; N]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |half: u8| char::from_digit(half.into(), 16).expect("half a byte");
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 #[cfg(test)]
@@ -232,26 +232,18 @@ mod tests {
             let token = Token::from_store(Token::fresh(&session, label).as_str());
             assert_eq!(token.owner().label(), label);
             assert_eq!(token.owner().pid(), Some(std::process::id()));
-            assert_eq!(token.session().as_ref(), Some(&session));
+            assert_eq!(token.session().as_ref(), Some(session.id()));
             assert!(!token.owner().is_foreign());
-            assert!(
-                !token.as_str().contains('\u{1b}'),
-                "control characters reach no terminal"
-            );
+            assert!(!token.as_str().contains('\u{1b}'), "control characters reach no terminal");
         }
     }
 
     // B6
     #[test]
     fn a_foreign_token_has_an_unknown_owner() {
-        for text in [
-            "",
-            "my-token",
-            "0f0f",
-            "::::::",
-            "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
-            &"0".repeat(32),
-        ] {
+        for text in
+            ["", "my-token", "0f0f", "::::::", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", &"0".repeat(32)]
+        {
             let token = Token::from_store(text);
             assert!(token.owner().is_foreign(), "{text}");
             assert_eq!(token.session(), None);

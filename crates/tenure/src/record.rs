@@ -78,20 +78,9 @@ pub(crate) enum Op {
     /// Leave the queue; if the name was granted meanwhile, give it back.
     Leave { token: Token },
     /// Replace the token of a lease, under a new fence.
-    Adopt {
-        from: Token,
-        token: Token,
-        ttl: Duration,
-        floor: u64,
-        not_after: u64,
-    },
+    Adopt { from: Token, token: Token, ttl: Duration, floor: u64, not_after: u64 },
     /// End the present lease and take its place, ahead of the queue.
-    TakeOver {
-        token: Token,
-        ttl: Duration,
-        floor: u64,
-        not_after: u64,
-    },
+    TakeOver { token: Token, ttl: Duration, floor: u64, not_after: u64 },
     /// End the lease that was inspected.
     Break { token: Token, fence: u64 },
     /// The process that held, or waited, with this token is dead or can't be reached.
@@ -106,11 +95,7 @@ pub(crate) enum Reply {
     /// The name is held with the token that asked; `fence` starts its range.
     Granted { fence: u64 },
     /// In the queue, with `ahead` waiters before it.
-    Waiting {
-        place: u64,
-        ahead: usize,
-        holding: Holding,
-    },
+    Waiting { place: u64, ahead: usize, holding: Holding },
     /// Not taken, and not waiting.
     Busy { holding: Holding, waiters: usize },
     /// The token does not hold the name; who does, if anyone.
@@ -120,10 +105,7 @@ pub(crate) enum Reply {
     /// Executed after `not_after`, and so refused.
     TooLate,
     /// What is there.
-    Seen {
-        holding: Option<Holding>,
-        waiters: Vec<Token>,
-    },
+    Seen { holding: Option<Holding>, waiters: Vec<Token> },
 }
 
 /// A lease, seen from outside.
@@ -140,13 +122,7 @@ pub(crate) struct Holding {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Wake {
     /// A waiter was granted the name, at the store's time `at`, for `term`. One that can't be told, and does not poll, is dead.
-    Granted {
-        token: Token,
-        fence: u64,
-        at: u64,
-        term: Duration,
-        polls: bool,
-    },
+    Granted { token: Token, fence: u64, at: u64, term: Duration, polls: bool },
     /// A holder's lease was ended by someone else.
     Revoked { token: Token },
 }

@@ -70,25 +70,9 @@ pub(crate) async fn give_back(
     timeout: Duration,
     was_unanswered: &mut bool,
 ) -> Result<Release, Error> {
-    let Some(mut returning) = Returning::begin(client, turn) else {
-        return Ok(Release::Done);
-    };
-    let give_up = client.clock.now() + timeout;
-    loop {
-        let answer = returning.send();
-        let answer = client
-            .in_time(give_up.since(client.clock.now()), returning.sent(answer))
-            .await;
-        match answer {
-            Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply, *was_unanswered)),
-            Err(error) => {
-                *was_unanswered |= error.may_have_run();
-                if !error.may_have_run() || client.clock.now() + PAUSE >= give_up {
-                    return Err(error);
-                }
-            }
-        }
-        client.clock.sleep_until(client.clock.now() + PAUSE).await;
+    match Returning::begin(client, turn) {
+        Some(returning) => Box::pin(returning.finish(timeout, was_unanswered)).await,
+        None => Ok(Release::Done),
     }
 }
 
@@ -112,10 +96,7 @@ pub(crate) fn give_back_later(client: &Arc<Client>, turn: &Arc<Turn>) {
     client.tasks.spawn(async move {
         if let Some(first) = first {
             let timeout = clock.now() + LONGEST_ATTEMPT;
-            if let Some(Ok(_)) = clock
-                .until(timeout.min(lease.deadline()), returning.sent(first))
-                .await
-            {
+            if let Some(Ok(_)) = clock.until(timeout.min(lease.deadline()), returning.sent(first)).await {
                 return;
             }
         }
@@ -135,11 +116,14 @@ impl Returning {
     /// Ends the turn; `None` when the lease passed to the next task.
     fn begin(client: &Arc<Client>, turn: &Arc<Turn>) -> Option<Self> {
         let is_first_time = turn.end();
-        let end = client.change(|table, after| table.end_turn(turn, after));
-        if is_first_time {
-            turn.lease.tell();
-            client.counters.released(turn, end == TurnEnd::Passed);
-        }
+        let end = client.change(|table, after| {
+            let end = table.end_turn(turn, after);
+            table.metrics.released += u64::from(is_first_time);
+            table.metrics.passed += u64::from(end == TurnEnd::Passed);
+            end
+        });
+        turn.lease.tell();
+        tracing::debug!(name = %turn.lease.name, fence = turn.fence.get(), ?end, "released");
         (end == TurnEnd::GiveBack).then(|| Returning {
             client: Arc::clone(client),
             turn: Arc::clone(turn),
@@ -147,11 +131,28 @@ impl Returning {
         })
     }
 
-    fn op(&self) -> Op {
-        Op::Release {
-            token: self.turn.lease.token.clone(),
-            used: self.turn.fence.get(),
+    /// Waits for the store's answer.
+    async fn finish(mut self, timeout: Duration, was_unanswered: &mut bool) -> Result<Release, Error> {
+        let client = Arc::clone(&self.client);
+        let give_up = client.clock.now() + timeout;
+        loop {
+            let answer = self.send();
+            let answer = client.in_time(give_up.since(client.clock.now()), self.sent(answer)).await;
+            match answer {
+                Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply, *was_unanswered)),
+                Err(error) => {
+                    *was_unanswered |= error.may_have_run();
+                    if !error.may_have_run() || client.clock.now() + PAUSE >= give_up {
+                        return Err(error);
+                    }
+                }
+            }
+            client.clock.sleep_until(client.clock.now() + PAUSE).await;
         }
+    }
+
+    fn op(&self) -> Op {
+        Op::Release { token: self.turn.lease.token.clone(), used: self.turn.fence.get() }
     }
 
     fn send(&self) -> Pending<Answer> {
@@ -200,9 +201,7 @@ pub(crate) fn leave(
     };
     client.tasks.spawn(async move {
         let give_up = clock.now() + ttl;
-        let first = clock
-            .until(give_up.min(clock.now() + LONGEST_ATTEMPT), first)
-            .await;
+        let first = clock.until(give_up.min(clock.now() + LONGEST_ATTEMPT), first).await;
         if !matches!(first, Some(Ok(_))) {
             repeat(&*backend, &clock, &name, &op, give_up).await;
         }

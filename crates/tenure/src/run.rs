@@ -157,16 +157,7 @@ impl Lock {
         let held = clock.now().since(started);
         let fence = guard.fence();
         let release = guard.release().await.map_err(Error::from);
-        let report = Report {
-            waited: started.since(asked),
-            started: since,
-            held,
-            fence,
-            release,
-        };
-        Ok(Ran {
-            value: finished?,
-            report,
-        })
+        let report = Report { waited: started.since(asked), started: since, held, fence, release };
+        Ok(Ran { value: finished?, report })
     }
 }

@@ -44,9 +44,10 @@ impl Table {
         let now = self.clock.now();
         self.next_id += 1;
         self.floor = self.floor.max(fence);
+        self.metrics.acquired += 1;
         let shared = SharedLease::new(name.clone(), attempt.token, self.clock.clone(), lease.deadline());
         let shared = Arc::new(shared);
-        let turn = Arc::new(Turn::new(Arc::clone(&shared), fence));
+        let turn = Arc::new(Turn::new(Arc::clone(&shared), fence, now));
         let mut held = Held {
             id: self.next_id,
             lease,
@@ -62,11 +63,7 @@ impl Table {
         };
         plan(&mut held, now, &mut self.due);
         after.rouse_keeper |= held.due < self.keeper_sleeps_until;
-        self.cohorts
-            .entry(name.clone())
-            .or_insert_with(Cohort::new)
-            .leases
-            .push(held);
+        self.cohorts.entry(name.clone()).or_insert_with(|| Cohort::new(Phase::Idle)).leases.push(held);
         turn
     }
 
@@ -96,6 +93,12 @@ impl Table {
         self.go_on(name, session, after);
     }
 
+    fn lose_lease(&mut self, lease: Arc<SharedLease>, session: &Session, after: &mut After) {
+        self.metrics.lost += 1;
+        self.forget_lease(&lease, session, after);
+        after.lost.push(lease);
+    }
+
     /// Looks at every lease that is due.
     pub(crate) fn due(&mut self, session: &Session, after: &mut After) -> Due {
         let mut due = Due::default();
@@ -112,8 +115,7 @@ impl Table {
                 Step::Over { .. } => {
                     held.shared.loss();
                     let shared = Arc::clone(&held.shared);
-                    self.forget_lease(&shared, session, after);
-                    after.lost.push(shared);
+                    self.lose_lease(shared, session, after);
                 }
                 Step::Renew { ttl } if !held.is_renewing => {
                     held.is_renewing = true;
@@ -126,11 +128,7 @@ impl Table {
                         continue;
                     }
                     let lease = Arc::clone(&held.shared);
-                    due.renewals.push(Renewal {
-                        lease,
-                        ttl,
-                        timeout: held.request.terms.timeout(),
-                    });
+                    due.renewals.push(Renewal { lease, ttl, timeout: held.request.terms.timeout() });
                 }
                 Step::Renew { .. } | Step::Rest { .. } => plan(held, now, &mut self.due),
             }
@@ -151,6 +149,8 @@ impl Table {
         after: &mut After,
     ) {
         let now = self.clock.now();
+        self.metrics.renewals += u64::from(reply.is_some());
+        self.metrics.renewals_failed += u64::from(reply.is_none());
         let Some(held) = self.held(lease) else { return };
         held.is_renewing = false;
         let is_doubted = std::mem::take(&mut held.is_doubted);
@@ -162,7 +162,7 @@ impl Table {
                 }
                 held.shared.set_unanswered(false);
                 // A deadline that passed before this answer came was told, and stays.
-                if held.shared.loss().is_none() {
+                if held.shared.loss_at(now).is_none() {
                     held.shared.set_deadline(held.lease.deadline());
                 }
             }
@@ -174,9 +174,8 @@ impl Table {
                 held.shared.set_unanswered(true);
             }
         }
-        if held.shared.loss().is_some() {
-            self.forget_lease(lease, session, after);
-            after.lost.push(Arc::clone(lease));
+        if held.shared.loss_at(now).is_some() {
+            self.lose_lease(Arc::clone(lease), session, after);
         } else {
             self.replan(lease, now, after);
         }

@@ -28,12 +28,7 @@ const LONGEST_STAGGER: Duration = Duration::from_secs(1);
 /// Starts to seek a lease for the tasks that wait for the name.
 pub(crate) fn start(client: Arc<Client>, name: Name, attempt: Attempt) {
     let tasks = client.tasks.clone();
-    let mut seek = Seek {
-        client,
-        name,
-        attempt,
-        is_done: false,
-    };
+    let mut seek = Seek { client, name, attempt, is_done: false };
     tasks.spawn(async move { seek.run().await });
 }
 
@@ -72,10 +67,7 @@ impl Seek {
                 }
                 // A waiter outlasts an outage of one ttl.
                 Err(error) if error.is_transient() && self.client.clock.now() < last_contact + terms.ttl => {
-                    self.client
-                        .table
-                        .lock()
-                        .seek_troubled(&self.name, &self.attempt, error);
+                    self.client.table.lock().seek_troubled(&self.name, &self.attempt, error);
                     Next::Sleep(self.client.clock.now() + PAUSE, alarm)
                 }
                 Err(error) => Next::Fail(error),
@@ -110,36 +102,22 @@ impl Seek {
                     }
                 }
             }
-            Reply::Waiting {
-                place,
-                ahead,
-                holding,
-            } => {
+            Reply::Waiting { place, ahead, holding } => {
                 self.attempt.place = Some(place);
                 let stagger = LONGEST_STAGGER.min(STAGGER * u32::try_from(ahead).unwrap_or(u32::MAX));
                 // The last millisecond of a lease still belongs to it.
                 let expiry = sent + holding.left + Duration::from_millis(1) + stagger;
-                let busy = Busy {
-                    holder: Some(Holder::new(holding)),
-                    waiters: ahead + 1,
-                };
+                let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
                 client.change(|table, after| table.seek_busy(name, &self.attempt, busy, after));
                 Next::Sleep(expiry.min(sent + BEAT), alarm)
             }
             Reply::Busy { holding, waiters } => {
-                let busy = Busy {
-                    holder: Some(Holder::new(holding)),
-                    waiters,
-                };
+                let busy = Busy { holder: Some(Holder::new(holding)), waiters };
                 client.change(|table, after| {
                     table.seek_busy(name, &self.attempt, busy, after);
                     table.seek_ended(name, &self.attempt, None, client.session(), after);
                 });
-                if self.attempt.haunted_until.is_some() {
-                    Next::Leave
-                } else {
-                    Next::Done
-                }
+                if self.attempt.haunted_until.is_some() { Next::Leave } else { Next::Done }
             }
             // What was to be replaced is gone: ask for a lease as everyone does.
             Reply::NotHeld { .. } => {
@@ -174,21 +152,9 @@ impl Seek {
     }
 
     fn undo(&self) {
-        let Attempt {
-            token,
-            replaces,
-            haunted_until,
-            request,
-            ..
-        } = &self.attempt;
+        let Attempt { token, replaces, haunted_until, request, .. } = &self.attempt;
         for token in replaces.iter().chain([token]) {
-            release::leave(
-                &self.client,
-                self.name.clone(),
-                token.clone(),
-                *haunted_until,
-                request.terms.ttl,
-            );
+            release::leave(&self.client, self.name.clone(), token.clone(), *haunted_until, request.terms.ttl);
         }
     }
 }

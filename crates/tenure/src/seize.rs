@@ -29,12 +29,7 @@ pub(crate) async fn seize(
     let terms = request.terms;
     let floor = client.table.lock().floor_unless_closed()?.max(floor);
     let attempt = Attempt::new(session, request, floor);
-    let mut seizing = Seizing {
-        client,
-        name: &name,
-        attempt,
-        is_done: false,
-    };
+    let mut seizing = Seizing { client, name: &name, attempt, is_done: false };
     let give_up = client.clock.now() + terms.timeout();
     let (reply, sent) = ask_store(client, &name, &mut seizing.attempt, give_up, op).await?;
     match reply {
@@ -63,19 +58,8 @@ struct Seizing<'a> {
 
 impl Seizing<'_> {
     fn undo(&self) {
-        let Attempt {
-            token,
-            haunted_until,
-            request,
-            ..
-        } = &self.attempt;
-        release::leave(
-            self.client,
-            self.name.clone(),
-            token.clone(),
-            *haunted_until,
-            request.terms.ttl,
-        );
+        let Attempt { token, haunted_until, request, .. } = &self.attempt;
+        release::leave(self.client, self.name.clone(), token.clone(), *haunted_until, request.terms.ttl);
     }
 }
 

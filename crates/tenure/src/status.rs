@@ -61,11 +61,7 @@ impl fmt::Debug for Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}, fence {}, for {:?} still",
-            self.owner, self.fence, self.remaining
-        )
+        write!(f, "{}, fence {}, for {:?} still", self.owner, self.fence, self.remaining)
     }
 }
 

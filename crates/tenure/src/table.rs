@@ -17,6 +17,7 @@ use crate::cohort::{Attempt, Call, Cohort, Phase, Seat, Seeking};
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::loss::LossKind;
+use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::owner::{Session, Token};
 use crate::status::Busy;
@@ -26,13 +27,29 @@ use crate::tenure::{SharedLease, Turn};
 #[derive(Default)]
 #[must_use = "somebody waits for what is in it"]
 pub(crate) struct After {
-    pub(crate) wakers: Vec<Waker>,
+    /// Mostly there is one: it is kept without an allocation.
+    waker: Option<Waker>,
+    wakers: Vec<Waker>,
     /// Leases whose holders are to be told.
     pub(crate) lost: Vec<Arc<SharedLease>>,
     /// Names for which a background task has to seek a lease.
     pub(crate) seeks: Vec<(Name, Attempt)>,
     /// The keeper has something to do sooner than it knew.
     pub(crate) rouse_keeper: bool,
+}
+
+impl After {
+    pub(crate) fn wake(&mut self, wakers: impl IntoIterator<Item = Waker>) {
+        for waker in wakers {
+            if let Some(before) = self.waker.replace(waker) {
+                self.wakers.push(before);
+            }
+        }
+    }
+
+    pub(crate) fn wake_all(&mut self) {
+        self.wakers.drain(..).chain(self.waker.take()).for_each(Waker::wake);
+    }
 }
 
 /// What a task that comes in has to do.
@@ -79,6 +96,7 @@ pub(crate) struct Table {
     pub(crate) next_id: u64,
     /// The highest fence that this client has seen.
     pub(crate) floor: u64,
+    pub(crate) metrics: Metrics,
     pub(crate) clock: Clock,
 }
 
@@ -91,17 +109,14 @@ impl Table {
             keeper_sleeps_until: Moment::from_micros(u64::MAX),
             next_id: 0,
             floor: 0,
+            metrics: Metrics::default(),
             clock,
         }
     }
 
     /// The highest fence that this client has seen.
     pub(crate) fn floor_unless_closed(&self) -> Result<u64, Error> {
-        if self.is_closed {
-            Err(Error::closed())
-        } else {
-            Ok(self.floor)
-        }
+        if self.is_closed { Err(Error::closed()) } else { Ok(self.floor) }
     }
 
     /// A task comes in.
@@ -109,28 +124,24 @@ impl Table {
         if self.is_closed {
             return Err(Error::closed());
         }
-        let now = self.clock.now();
-        let cohort = self.cohorts.entry(name.clone()).or_insert_with(Cohort::new);
-        let refusal = match &cohort.phase {
-            Phase::Idle => {
-                let attempt = Attempt::new(session, seat.request.clone(), self.floor);
-                cohort.phase = Phase::Asking {
-                    token: attempt.token.clone(),
-                    early: None,
-                };
-                return Ok(Sit::Ask(attempt));
-            }
-            Phase::Held { id } => cohort.busy(*id, now),
-            Phase::Seeking(seeking) => seeking.busy.clone(),
-            Phase::Asking { .. } | Phase::Returning => None,
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            let attempt = Attempt::new(session, seat.request.clone(), self.floor);
+            let asking = Phase::Asking { token: attempt.token.clone(), early: None };
+            self.cohorts.insert(name.clone(), Cohort::new(asking));
+            return Ok(Sit::Ask(attempt));
         };
-        match refusal {
-            Some(busy) if !seat.request.waits => Ok(Sit::Refused(busy)),
-            _ => {
-                cohort.seats.push_back(Arc::clone(seat));
-                Ok(Sit::Wait)
-            }
+        if !seat.request.waits
+            && let Some(busy) = cohort.busy(self.clock.now())
+        {
+            return Ok(Sit::Refused(busy));
         }
+        if matches!(cohort.phase, Phase::Idle) {
+            let attempt = Attempt::new(session, seat.request.clone(), self.floor);
+            cohort.phase = Phase::Asking { token: attempt.token.clone(), early: None };
+            return Ok(Sit::Ask(attempt));
+        }
+        cohort.seats.push_back(Arc::clone(seat));
+        Ok(Sit::Wait)
     }
 
     /// A task that waits goes away.
@@ -147,18 +158,11 @@ impl Table {
     /// What a task that waited in vain is told: who holds the name, or why nobody knows.
     pub(crate) fn in_vain(&self, name: &Name) -> Result<Busy, Error> {
         let cohort = self.cohorts.get(name);
-        let known = match cohort.map(|cohort| &cohort.phase) {
-            Some(Phase::Seeking(Seeking {
-                trouble: Some(error), ..
-            })) => return Err(error.clone()),
-            Some(Phase::Seeking(seeking)) => seeking.busy.clone(),
-            Some(Phase::Held { id }) => cohort.and_then(|cohort| cohort.busy(*id, self.clock.now())),
-            _ => None,
-        };
-        Ok(known.unwrap_or(Busy {
-            holder: None,
-            waiters: cohort.map_or(0, |cohort| cohort.seats.len()),
-        }))
+        if let Some(Cohort { phase: Phase::Seeking(Seeking { trouble: Some(error), .. }), .. }) = cohort {
+            return Err(error.clone());
+        }
+        let known = cohort.and_then(|cohort| cohort.busy(self.clock.now()));
+        Ok(known.unwrap_or(Busy { holder: None, waiters: cohort.map_or(0, |cohort| cohort.seats.len()) }))
     }
 
     /// The task that asked was granted the name.
@@ -188,16 +192,15 @@ impl Table {
         if self.is_closed {
             return Err(Error::closed());
         }
-        let cohort = self.cohorts.entry(name.clone()).or_insert_with(Cohort::new);
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return Err(Error::closed());
+        };
         cohort.seats.push_front(Arc::clone(seat));
-        after.wakers.extend(cohort.refuse_tries(&busy));
+        cohort.refuse_tries(&busy, after);
         let seeking = Phase::Seeking(Seeking::new(attempt.clone(), Some(busy)));
         let before = std::mem::replace(&mut cohort.phase, seeking);
         after.seeks.push((name.clone(), attempt));
-        if let Phase::Asking {
-            early: Some(grant), ..
-        } = before
-        {
+        if let Phase::Asking { early: Some(grant), .. } = before {
             self.pushed(name, &grant, after);
         }
         Ok(())
@@ -272,11 +275,9 @@ impl Table {
     /// What the background task of this attempt has to do.
     pub(crate) fn seek_plan(&self, name: &Name, attempt: &Attempt) -> (Plan, Option<Arc<Notify>>) {
         match self.cohorts.get(name) {
-            Some(Cohort {
-                seats,
-                phase: Phase::Seeking(seeking),
-                ..
-            }) if seeking.attempt.token == attempt.token && !seats.is_empty() && !self.is_closed => {
+            Some(Cohort { seats, phase: Phase::Seeking(seeking), .. })
+                if seeking.attempt.token == attempt.token && !seats.is_empty() && !self.is_closed =>
+            {
                 let waits = seats.iter().any(|seat| seat.request.waits);
                 (Plan::Ask { waits }, Some(Arc::clone(&seeking.alarm)))
             }
@@ -286,10 +287,7 @@ impl Table {
 
     /// The store can't be reached for now.
     pub(crate) fn seek_troubled(&mut self, name: &Name, attempt: &Attempt, error: Error) {
-        if let Some(Cohort {
-            phase: Phase::Seeking(seeking),
-            ..
-        }) = self.cohorts.get_mut(name)
+        if let Some(Cohort { phase: Phase::Seeking(seeking), .. }) = self.cohorts.get_mut(name)
             && seeking.attempt.token == attempt.token
         {
             seeking.trouble = Some(error);
@@ -307,7 +305,7 @@ impl Table {
             seeking.attempt = attempt.clone();
             seeking.busy = Some(busy.clone());
             seeking.trouble = None;
-            after.wakers.extend(cohort.refuse_tries(&busy));
+            cohort.refuse_tries(&busy, after);
         }
     }
 
@@ -348,9 +346,7 @@ impl Table {
 
     /// Whether this client has a lease with this token.
     pub(crate) fn is_in_use(&self, name: &Name, token: &Token) -> bool {
-        self.cohorts
-            .get(name)
-            .is_some_and(|cohort| cohort.has_token(token))
+        self.cohorts.get(name).is_some_and(|cohort| cohort.has_token(token))
     }
 
     /// The background task ends without a lease: everyone who waits is told why, or the next attempt begins.
@@ -418,7 +414,7 @@ impl Table {
         let cohort = self.cohorts.get_mut(name).expect("a cohort with a first task");
         let seat = cohort.seats.pop_front().expect("a first task");
         let turn = self.hold(name, attempt, lease, fence, Some(Arc::clone(&seat)), after);
-        after.wakers.extend(seat.call(Call::Turn(turn)));
+        after.wake(seat.call(Call::Turn(turn)));
     }
 
     /// The lease passes from task to task from now on.
@@ -436,9 +432,9 @@ impl Table {
         let cohort = self.cohorts.get_mut(name).expect("add_lease made it");
         cohort.phase = Phase::Held { id: self.next_id };
         if cohort.seats.iter().any(|seat| !seat.request.waits)
-            && let Some(busy) = cohort.busy(self.next_id, now)
+            && let Some(busy) = cohort.busy(now)
         {
-            after.wakers.extend(cohort.refuse_tries(&busy));
+            cohort.refuse_tries(&busy, after);
         }
         turn
     }
@@ -456,15 +452,13 @@ impl Table {
         let held = &mut cohort.leases[index];
         let is_passing = matches!(cohort.phase, Phase::Held { id } if id == held.id);
         if is_passing
-            && cohort
-                .seats
-                .front()
-                .is_some_and(|seat| held.can_pass_to(seat, now))
+            && cohort.seats.front().is_some_and(|seat| held.can_pass_to(seat, now))
             && let Some(seat) = cohort.seats.pop_front()
         {
-            let next = held.next_turn();
+            let next = held.next_turn(now);
             self.floor = self.floor.max(next.fence.get());
-            after.wakers.extend(seat.call(Call::Turn(next)));
+            self.metrics.acquired += 1;
+            after.wake(seat.call(Call::Turn(next)));
             held.seat = Some(seat);
             return TurnEnd::Passed;
         }
@@ -477,10 +471,7 @@ impl Table {
 
     /// Ends everything: tasks that wait fail, holders are told.
     pub(crate) fn close(&mut self) -> After {
-        let mut after = After {
-            rouse_keeper: true,
-            ..After::default()
-        };
+        let mut after = After { rouse_keeper: true, ..After::default() };
         self.is_closed = true;
         self.due.clear();
         for (_, mut cohort) in self.cohorts.drain() {
@@ -490,6 +481,7 @@ impl Table {
             cohort.fail_all(&Error::closed(), &mut after);
             for held in cohort.leases {
                 held.shared.lose(LossKind::Closed);
+                self.metrics.lost += 1;
                 after.lost.push(held.shared);
             }
         }
@@ -499,11 +491,6 @@ impl Table {
 
 impl Seeking {
     fn new(attempt: Attempt, busy: Option<Busy>) -> Self {
-        Seeking {
-            attempt,
-            busy,
-            trouble: None,
-            alarm: Arc::new(Notify::new()),
-        }
+        Seeking { attempt, busy, trouble: None, alarm: Arc::new(Notify::new()) }
     }
 }

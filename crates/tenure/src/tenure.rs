@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -29,6 +29,8 @@ pub(crate) struct SharedLease {
     /// The last renewal was not answered.
     unanswered: AtomicBool,
     loss: OnceLock<Loss>,
+    /// How many wait for its loss. Most turns end unwatched, and need not look for whom to wake.
+    watchers: AtomicUsize,
     changed: Notify,
 }
 
@@ -41,6 +43,7 @@ impl SharedLease {
             deadline: AtomicU64::new(deadline.as_micros()),
             unanswered: AtomicBool::new(false),
             loss: OnceLock::new(),
+            watchers: AtomicUsize::new(0),
             changed: Notify::new(),
         }
     }
@@ -63,19 +66,25 @@ impl SharedLease {
         self.loss.get_or_init(|| Loss::new(self.name.clone(), kind))
     }
 
+    /// Wakes whoever waits for the loss, after it, or the end of a turn, was entered.
     pub(crate) fn tell(&self) {
-        self.changed.notify_waiters();
+        // Before this load the loss was entered, and before a watcher looks at it, it is counted: one of them sees the other.
+        fence(Ordering::SeqCst);
+        if self.watchers.load(Ordering::SeqCst) > 0 {
+            self.changed.notify_waiters();
+        }
     }
 
     /// The loss, if the lease was lost or its deadline is past.
     pub(crate) fn loss(&self) -> Option<&Loss> {
-        if self.loss.get().is_none() && self.clock.now() >= self.deadline() {
+        self.loss_at(self.clock.now())
+    }
+
+    /// The same for a caller that has looked at the clock.
+    pub(crate) fn loss_at(&self, now: Moment) -> Option<&Loss> {
+        if self.loss.get().is_none() && now >= self.deadline() {
             let unanswered = self.unanswered.load(Ordering::Acquire);
-            self.lose(if unanswered {
-                LossKind::Unreachable
-            } else {
-                LossKind::Expired
-            });
+            self.lose(if unanswered { LossKind::Unreachable } else { LossKind::Expired });
         }
         self.loss.get()
     }
@@ -87,20 +96,12 @@ pub(crate) struct Turn {
     pub(crate) lease: Arc<SharedLease>,
     pub(crate) fence: Fence,
     pub(crate) started: Moment,
-    pub(crate) since: SystemTime,
     is_over: AtomicBool,
 }
 
 impl Turn {
-    pub(crate) fn new(lease: Arc<SharedLease>, fence: u64) -> Self {
-        let (started, since) = (lease.clock.now(), lease.clock.wall());
-        Turn {
-            lease,
-            fence: Fence::new(fence),
-            started,
-            since,
-            is_over: AtomicBool::new(false),
-        }
+    pub(crate) fn new(lease: Arc<SharedLease>, fence: u64, started: Moment) -> Self {
+        Turn { lease, fence: Fence::new(fence), started, is_over: AtomicBool::new(false) }
     }
 
     /// Ends the turn; false when it was over before.
@@ -158,7 +159,8 @@ impl Tenure {
     /// When this turn began, on the wall clock.
     #[must_use]
     pub fn since(&self) -> SystemTime {
-        self.0.since
+        let clock = &self.0.lease.clock;
+        clock.wall() - clock.now().since(self.0.started)
     }
 
     /// Whether it is still held, as far as can be proved here and now, without I/O. Errs towards false.
@@ -210,6 +212,7 @@ impl Tenure {
     /// ```
     pub async fn lost(&self) -> Loss {
         let lease = &self.0.lease;
+        let _watcher = Watcher::new(&lease.watchers);
         loop {
             let mut changed = pin!(lease.changed.notified());
             changed.as_mut().enable();
@@ -226,6 +229,23 @@ impl Tenure {
             return Some(Loss::new(self.0.lease.name.clone(), LossKind::Released));
         }
         self.0.lease.loss().cloned()
+    }
+}
+
+/// Counts someone who waits for a loss.
+struct Watcher<'a>(&'a AtomicUsize);
+
+impl<'a> Watcher<'a> {
+    fn new(watchers: &'a AtomicUsize) -> Self {
+        watchers.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        Watcher(watchers)
+    }
+}
+
+impl Drop for Watcher<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

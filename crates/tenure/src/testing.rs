@@ -67,10 +67,7 @@ impl Store {
             Pending::now(Ok(Arc::new(backend) as Arc<dyn Backend>))
         };
         let client = client::Client::new(Clock::Manual(Arc::clone(&self.clock)), Box::new(connect));
-        Client {
-            domain: Domain::with(client, Terms::new(Terms::DEFAULT_TTL, None), "memory:"),
-            is_cut,
-        }
+        Client { domain: Domain::with(client, Terms::new(Terms::DEFAULT_TTL, None), "memory:"), is_cut }
     }
 
     /// Moves time, step by step: whatever is due on the way (a renewal, a deadline, a beat) is done when its moment comes, as far as it

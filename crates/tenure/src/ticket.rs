@@ -13,15 +13,8 @@ use crate::owner::Token;
 
 const PREFIX: &str = "tenure1";
 /// What can't stand in a field: the separator, the escape, and what a shell or a terminal would take for something else.
-const FIELD: &AsciiSet = &CONTROLS
-    .add(b'/')
-    .add(b'%')
-    .add(b' ')
-    .add(b'"')
-    .add(b'\'')
-    .add(b'$')
-    .add(b'`')
-    .add(b'\\');
+const FIELD: &AsciiSet =
+    &CONTROLS.add(b'/').add(b'%').add(b' ').add(b'"').add(b'\'').add(b'$').add(b'`').add(b'\\');
 
 /// A detached lease, to be handed to another process and [adopted](crate::Domain::adopt) there.
 ///
@@ -53,12 +46,7 @@ pub struct Ticket {
 
 impl Ticket {
     pub(crate) fn new(name: Name, token: Token, fence: Fence, ttl: Duration) -> Self {
-        Ticket {
-            name,
-            token,
-            fence,
-            ttl,
-        }
+        Ticket { name, token, fence, ttl }
     }
 
     /// The name whose lease it is.
@@ -78,21 +66,13 @@ impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = utf8_percent_encode(self.name.as_str(), FIELD);
         let token = utf8_percent_encode(self.token.as_str(), FIELD);
-        write!(
-            f,
-            "{PREFIX}/{name}/{}/{}/{token}",
-            self.fence,
-            self.ttl.as_millis()
-        )
+        write!(f, "{PREFIX}/{name}/{}/{}/{token}", self.fence, self.ttl.as_millis())
     }
 }
 
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticket")
-            .field("name", &self.name)
-            .field("fence", &self.fence)
-            .finish_non_exhaustive()
+        f.debug_struct("Ticket").field("name", &self.name).field("fence", &self.fence).finish_non_exhaustive()
     }
 }
 
@@ -103,11 +83,7 @@ impl FromStr for Ticket {
         // The text is a secret: no message repeats it.
         let malformed =
             |what: &str| Error::invalid(format!("ticket {what}; give the whole text that detach printed"));
-        let decode = |field: &str| {
-            percent_decode_str(field)
-                .decode_utf8()
-                .map(|text| text.into_owned())
-        };
+        let decode = |field: &str| percent_decode_str(field).decode_utf8().map(|text| text.into_owned());
         let fields: Vec<&str> = text.trim().split('/').collect();
         let [prefix, name, fence, ttl, token] = fields[..] else {
             return Err(malformed("does not have five fields"));
@@ -116,12 +92,8 @@ impl FromStr for Ticket {
             return Err(malformed("does not start with `tenure1/`"));
         }
         let name = Name::new(&decode(name).map_err(|_| malformed("has a name that is not UTF-8"))?)?;
-        let fence = fence
-            .parse()
-            .map_err(|_| malformed("has a fence that is no number"))?;
-        let ttl = ttl
-            .parse()
-            .map_err(|_| malformed("has a ttl that is no number"))?;
+        let fence = fence.parse().map_err(|_| malformed("has a fence that is no number"))?;
+        let ttl = ttl.parse().map_err(|_| malformed("has a ttl that is no number"))?;
         let token = decode(token).map_err(|_| malformed("has a token that is not UTF-8"))?;
         if token.is_empty() {
             return Err(malformed("has no token"));
@@ -139,31 +111,17 @@ mod tests {
 
     fn ticket(name: &str) -> Ticket {
         let token = Token::fresh(&Session::random(), "a label/with 'quotes'");
-        Ticket::new(
-            Name::new(name).unwrap(),
-            token,
-            Fence::new(42),
-            Duration::from_secs(10),
-        )
+        Ticket::new(Name::new(name).unwrap(), token, Fence::new(42), Duration::from_secs(10))
     }
 
     #[test]
     fn survives_the_way_through_a_shell() {
-        for name in [
-            "a",
-            "orders/42",
-            "with space $HOME `x` \\ \"q\" 'q'",
-            "ünïcode %2F \n \0",
-        ] {
+        for name in ["a", "orders/42", "with space $HOME `x` \\ \"q\" 'q'", "ünïcode %2F \n \0"] {
             let ticket = ticket(name);
             let text = ticket.to_string();
             assert!(!text.contains([' ', '\n', '\'', '"', '$', '`', '\\']), "{text}");
             assert_eq!(text.parse::<Ticket>().unwrap(), ticket);
-            assert_eq!(
-                format!(" {text}\n").parse::<Ticket>().unwrap(),
-                ticket,
-                "as read from a file"
-            );
+            assert_eq!(format!(" {text}\n").parse::<Ticket>().unwrap(), ticket, "as read from a file");
         }
     }
 

@@ -166,13 +166,8 @@ impl RedisUrl {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Topology {
     Single,
-    Unix {
-        path: PathBuf,
-    },
-    Sentinel {
-        service: String,
-        credentials: Option<Credentials>,
-    },
+    Unix { path: PathBuf },
+    Sentinel { service: String, credentials: Option<Credentials> },
     Cluster,
     Quorum,
 }

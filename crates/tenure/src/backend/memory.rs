@@ -11,7 +11,7 @@ use super::{Answer, Backend, Capability, Grant, Pending, Sink};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::name::Name;
-use crate::owner::{Session, Token};
+use crate::owner::{Session, SessionId, Token};
 use crate::record::{Now, Op, Record, Reply, Wake};
 use crate::sync::Mutex;
 
@@ -31,7 +31,7 @@ struct State {
     /// The highest fence of the records that were dropped.
     floor: u64,
     sweep_at: usize,
-    sessions: HashMap<Session, Line>,
+    sessions: HashMap<SessionId, Line>,
 }
 
 /// How a client is told.
@@ -43,13 +43,7 @@ struct Line {
 
 impl MemoryStore {
     pub(crate) fn new(clock: Clock) -> Self {
-        MemoryStore {
-            clock,
-            state: Mutex::new(State {
-                sweep_at: SWEEP_AT_LEAST,
-                ..State::default()
-            }),
-        }
+        MemoryStore { clock, state: Mutex::new(State { sweep_at: SWEEP_AT_LEAST, ..State::default() }) }
     }
 
     /// The store of this name in this process. It lives as long as someone uses it.
@@ -68,10 +62,7 @@ impl MemoryStore {
     }
 
     fn now(&self) -> Now {
-        Now {
-            lease: self.clock.now().as_micros(),
-            wall: self.clock.wall_micros(),
-        }
+        Now { lease: self.clock.now().as_micros(), wall: self.clock.wall_micros() }
     }
 
     /// Applies an operation, then tells whom it concerns. Whoever can't be told is dead, and the next one is told.
@@ -98,30 +89,13 @@ impl MemoryStore {
         drop(state);
         for (sink, wake) in told {
             match wake {
-                Wake::Granted {
-                    token,
-                    fence,
-                    at,
-                    term,
-                    ..
-                } => {
-                    sink.granted(
-                        name,
-                        Grant {
-                            token,
-                            fence,
-                            at,
-                            term,
-                        },
-                    );
+                Wake::Granted { token, fence, at, term, .. } => {
+                    sink.granted(name, Grant { token, fence, at, term });
                 }
                 Wake::Revoked { .. } => sink.doubt(name),
             }
         }
-        Answer {
-            reply,
-            server: now.lease,
-        }
+        Answer { reply, server: now.lease }
     }
 
     /// The names in use that start with `prefix`.
@@ -129,10 +103,7 @@ impl MemoryStore {
         let now = self.now();
         let state = self.state.lock();
         let in_use = state.records.iter().filter(|(_, record)| !record.is_idle(now));
-        in_use
-            .map(|(name, _)| name.clone())
-            .filter(|name| name.as_str().starts_with(prefix))
-            .collect()
+        in_use.map(|(name, _)| name.clone()).filter(|name| name.as_str().starts_with(prefix)).collect()
     }
 
     /// How many records there are, idle ones included.
@@ -146,10 +117,7 @@ impl State {
     fn apply(&mut self, name: &Name, op: Op, now: Now, wakes: &mut Vec<Wake>) -> Reply {
         self.sweep(now);
         let floor = self.floor;
-        let record = self
-            .records
-            .entry(name.clone())
-            .or_insert_with(|| Record::new(floor));
+        let record = self.records.entry(name.clone()).or_insert_with(|| Record::new(floor));
         let reply = record.apply(op, now, wakes);
         if record.is_idle(now) {
             self.floor = self.floor.max(record.last_fence());
@@ -205,16 +173,9 @@ impl Memory {
     /// A client whose line is cut while `is_cut` is set.
     pub(crate) fn connect_by(store: Arc<MemoryStore>, sink: Weak<dyn Sink>, is_cut: Arc<AtomicBool>) -> Self {
         let session = Session::random();
-        let line = Line {
-            sink,
-            is_cut: Arc::clone(&is_cut),
-        };
-        store.state.lock().sessions.insert(session.clone(), line);
-        Memory {
-            store,
-            session,
-            is_cut,
-        }
+        let line = Line { sink, is_cut: Arc::clone(&is_cut) };
+        store.state.lock().sessions.insert(session.id().clone(), line);
+        Memory { store, session, is_cut }
     }
 
     fn reach<T>(&self, answer: impl FnOnce() -> T) -> Pending<T> {
@@ -229,7 +190,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.store.state.lock().sessions.remove(&self.session);
+        self.store.state.lock().sessions.remove(self.session.id());
     }
 }
 

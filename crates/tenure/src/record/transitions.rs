@@ -13,11 +13,7 @@ const TWO_BEATS: i64 = 800_000;
 impl Record {
     /// A name that nobody has used since `floor`, the highest fence that the store remembers.
     pub(crate) fn new(floor: u64) -> Self {
-        Record {
-            last: floor,
-            holder: None,
-            queue: Vec::new(),
-        }
+        Record { last: floor, holder: None, queue: Vec::new() }
     }
 
     /// The last fence that is used or reserved: what a store must remember when it drops the record.
@@ -38,40 +34,15 @@ impl Record {
             {
                 Reply::TooLate
             }
-            Op::Acquire {
-                token,
-                ttl,
-                wait,
-                polls,
-                floor,
-                ..
-            } => self.acquire(
-                Waiter {
-                    token,
-                    place: 0,
-                    beat: now.lease,
-                    ttl,
-                    polls,
-                },
-                wait,
-                floor,
-                now,
-                wakes,
-            ),
+            Op::Acquire { token, ttl, wait, polls, floor, .. } => {
+                self.acquire(Waiter { token, place: 0, beat: now.lease, ttl, polls }, wait, floor, now, wakes)
+            }
             Op::Renew { token, ttl, floor } => self.renew(&token, ttl, floor, now),
             Op::Detach { token, ttl } => self.detach(&token, ttl, now),
             Op::Release { token, used } => self.release(&token, used, now, wakes),
             Op::Leave { token } => self.leave(&token, now, wakes),
-            Op::Adopt {
-                from,
-                token,
-                ttl,
-                floor,
-                ..
-            } => self.adopt(&from, token, ttl, floor, now, wakes),
-            Op::TakeOver {
-                token, ttl, floor, ..
-            } => self.take_over(token, ttl, floor, now, wakes),
+            Op::Adopt { from, token, ttl, floor, .. } => self.adopt(&from, token, ttl, floor, now, wakes),
+            Op::TakeOver { token, ttl, floor, .. } => self.take_over(token, ttl, floor, now, wakes),
             Op::Break { token, fence } => self.break_lease(token, fence, now, wakes),
             Op::Death { token } => self.bury(&token, now, wakes),
             Op::Inspect => self.inspect(now),
@@ -101,10 +72,7 @@ impl Record {
             self.settle(self.silence_allowed_after_expiry(now), now, wakes);
             return match self.holding(now) {
                 None => self.grant(asker.token, asker.ttl, floor, now),
-                Some(holding) => Reply::Busy {
-                    holding,
-                    waiters: self.queue.len(),
-                },
+                Some(holding) => Reply::Busy { holding, waiters: self.queue.len() },
             };
         }
         let (token, ttl) = (asker.token.clone(), asker.ttl);
@@ -117,25 +85,15 @@ impl Record {
             }
             self.hand_over(now, wakes);
         }
-        let ahead = self
-            .queue
-            .partition_point(|waiter| waiter.rank() < (place, &token));
-        let holding = self
-            .holding(now)
-            .expect("a free name was given to the first of the queue");
-        Reply::Waiting {
-            place,
-            ahead,
-            holding,
-        }
+        let ahead = self.queue.partition_point(|waiter| waiter.rank() < (place, &token));
+        let holding = self.holding(now).expect("a free name was given to the first of the queue");
+        Reply::Waiting { place, ahead, holding }
     }
 
     fn renew(&mut self, token: &Token, ttl: Duration, floor: u64, now: Now) -> Reply {
         match self.holding(now) {
             Some(holding) if holding.token == *token => self.extend(ttl, floor, now),
-            other => Reply::NotHeld {
-                holder: other.map(|holding| holding.token),
-            },
+            other => Reply::NotHeld { holder: other.map(|holding| holding.token) },
         }
     }
 
@@ -214,11 +172,7 @@ impl Record {
     fn bury(&mut self, token: &Token, now: Now, wakes: &mut Vec<Wake>) -> Reply {
         self.expire(now);
         self.dequeue(token);
-        if self
-            .holder
-            .as_ref()
-            .is_some_and(|holder| holder.token == *token && !holder.detached)
-        {
+        if self.holder.as_ref().is_some_and(|holder| holder.token == *token && !holder.detached) {
             return self.vacate(now, wakes);
         }
         self.settle(self.silence_allowed_after_expiry(now), now, wakes);
@@ -228,10 +182,7 @@ impl Record {
     fn inspect(&self, now: Now) -> Reply {
         let living = self.queue.iter().filter(|waiter| waiter.silence(now) <= LAPSE);
         let waiters = living.map(|waiter| waiter.token.clone()).collect();
-        Reply::Seen {
-            holding: self.holding(now),
-            waiters,
-        }
+        Reply::Seen { holding: self.holding(now), waiters }
     }
 
     // The parts that operations are made of.
@@ -250,9 +201,7 @@ impl Record {
 
     fn not_held(&mut self, now: Now, wakes: &mut Vec<Wake>) -> Reply {
         self.settle(self.silence_allowed_after_expiry(now), now, wakes);
-        Reply::NotHeld {
-            holder: self.holder.as_ref().map(|holder| holder.token.clone()),
-        }
+        Reply::NotHeld { holder: self.holder.as_ref().map(|holder| holder.token.clone()) }
     }
 
     /// Gives a free name to the first waiter that was silent for no longer than `silence`.
@@ -267,10 +216,7 @@ impl Record {
 
     /// Drops the waiters at the head that were silent for too long. A beat brings back one that lives.
     fn drop_silent(&mut self, silence: i64, now: Now) {
-        let living = self
-            .queue
-            .iter()
-            .position(|waiter| waiter.silence(now) <= silence);
+        let living = self.queue.iter().position(|waiter| waiter.silence(now) <= silence);
         self.queue.drain(..living.unwrap_or(self.queue.len()));
     }
 
@@ -278,11 +224,7 @@ impl Record {
     /// one from the future, which a clock that was set back leaves behind: it must not strand everyone.
     fn silence_allowed_after_expiry(&self, now: Now) -> i64 {
         let since_last_grant = now.wall.wrapping_sub(self.range_start()).cast_signed();
-        if since_last_grant < TWO_BEATS {
-            LAPSE
-        } else {
-            LAPSE.min(since_last_grant)
-        }
+        if since_last_grant < TWO_BEATS { LAPSE } else { LAPSE.min(since_last_grant) }
     }
 
     /// Grants the name to the first of the queue, on probation.
@@ -290,23 +232,13 @@ impl Record {
         let next = self.queue.remove(0);
         let term = next.ttl.min(PROBATION);
         if let Reply::Granted { fence } = self.grant(next.token.clone(), term, 0, now) {
-            wakes.push(Wake::Granted {
-                token: next.token,
-                fence,
-                at: now.lease,
-                term,
-                polls: next.polls,
-            });
+            wakes.push(Wake::Granted { token: next.token, fence, at: now.lease, term, polls: next.polls });
         }
     }
 
     /// A new lease under the next range of fences (I3).
     fn grant(&mut self, token: Token, term: Duration, floor: u64, now: Now) -> Reply {
-        self.holder = Some(Holder {
-            token,
-            expires: now.millis() + millis(term),
-            detached: false,
-        });
+        self.holder = Some(Holder { token, expires: now.millis() + millis(term), detached: false });
         self.reserve(floor, now)
     }
 
@@ -316,9 +248,7 @@ impl Record {
             holder.expires = holder.expires.max(now.millis() + millis(ttl));
         }
         if floor < self.range_start() {
-            return Reply::Granted {
-                fence: self.range_start(),
-            };
+            return Reply::Granted { fence: self.range_start() };
         }
         self.reserve(floor, now)
     }
@@ -339,16 +269,9 @@ impl Record {
     }
 
     fn holding(&self, now: Now) -> Option<Holding> {
-        let holder = self
-            .holder
-            .as_ref()
-            .filter(|holder| now.millis() <= holder.expires)?;
+        let holder = self.holder.as_ref().filter(|holder| now.millis() <= holder.expires)?;
         let left = Duration::from_millis(holder.expires - now.millis());
-        Some(Holding {
-            token: holder.token.clone(),
-            fence: self.range_start(),
-            left,
-        })
+        Some(Holding { token: holder.token.clone(), fence: self.range_start(), left })
     }
 
     fn dequeue(&mut self, token: &Token) -> Option<Waiter> {

@@ -28,10 +28,7 @@ pub(super) fn credentials(userinfo: &str) -> Result<Credentials, Error> {
         ));
     };
     let user = decode_printable(user, "the user")?;
-    Ok(Credentials {
-        user: (!user.is_empty()).then_some(user),
-        password: secret(password, "the password")?,
-    })
+    Ok(Credentials { user: (!user.is_empty()).then_some(user), password: secret(password, "the password")? })
 }
 
 /// A password as it is written, which is never quoted.
@@ -62,10 +59,7 @@ pub(super) fn hosts(list: &str, scheme: Scheme, echo: Echo) -> Result<Vec<HostPo
         )));
     }
     if list.is_empty() {
-        return Err(Error::invalid(format!(
-            "no host in domain URL; write `{}`",
-            scheme.example()
-        )));
+        return Err(Error::invalid(format!("no host in domain URL; write `{}`", scheme.example())));
     }
     let default_port = match scheme.kind {
         Kind::Sentinel => SENTINEL_PORT,
@@ -74,11 +68,7 @@ pub(super) fn hosts(list: &str, scheme: Scheme, echo: Echo) -> Result<Vec<HostPo
     let is_one = !list.contains(',');
     let mut hosts: Vec<HostPort> = Vec::new();
     for (index, item) in list.split(',').enumerate() {
-        let which = if is_one {
-            "host".to_owned()
-        } else {
-            format!("host {}", index + 1)
-        };
+        let which = if is_one { "host".to_owned() } else { format!("host {}", index + 1) };
         let host = host_port(item, Some(default_port), &which, echo)?;
         if hosts.contains(&host) {
             let shown = echo.quote(&host.to_string());
@@ -106,11 +96,7 @@ pub(super) fn host_port(
 ) -> Result<HostPort, Error> {
     let (host, port) = if let Some(bracketed) = item.strip_prefix('[') {
         let address = bracketed.split_once(']').and_then(|(address, after)| {
-            let port = if after.is_empty() {
-                None
-            } else {
-                Some(after.strip_prefix(':')?)
-            };
+            let port = if after.is_empty() { None } else { Some(after.strip_prefix(':')?) };
             Some((address.parse::<Ipv6Addr>().ok()?.to_string(), port))
         });
         address.ok_or_else(|| {
@@ -169,7 +155,7 @@ fn port_number(port: &str, which: &str, echo: Echo) -> Result<u16, Error> {
         };
         Error::invalid(format!(
             "port{} of {which} in domain URL is {what}; write a number from 1 to 65535",
-            echo.quote(port)
+            echo.quote_number(port)
         ))
     })
 }

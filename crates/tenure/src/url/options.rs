@@ -26,9 +26,7 @@ const KNOWN: [Known; 13] = [
     ("ttl", |_| true),
     ("timeout", |_| true),
     ("prefix", Scheme::is_redis),
-    ("replicas", |scheme| {
-        scheme.is_redis() && scheme.kind != Kind::Quorum
-    }),
+    ("replicas", |scheme| scheme.is_redis() && scheme.kind != Kind::Quorum),
     ("inner", Scheme::is_redis),
     ("degrade", Scheme::is_redis),
     ("tls_ca", |scheme| scheme.tls),
@@ -86,10 +84,7 @@ impl Options {
     /// Adds what the options say to what the rest of the URL said, and checks them against each other.
     pub(super) fn apply_to(self, mut target: Target) -> Result<Target, Error> {
         let inner = match (self.inner, self.degrade) {
-            (Some(url), degrade) => Some(Inner {
-                url,
-                degrade: degrade.unwrap_or_default(),
-            }),
+            (Some(url), degrade) => Some(Inner { url, degrade: degrade.unwrap_or_default() }),
             (None, None) => None,
             (None, Some(_)) => {
                 return Err(Error::invalid(
@@ -99,9 +94,7 @@ impl Options {
         };
         match &mut target {
             Target::Memory { .. } => {}
-            Target::File {
-                network_fs_allowed, ..
-            } => *network_fs_allowed = self.network_fs_allowed,
+            Target::File { network_fs_allowed, .. } => *network_fs_allowed = self.network_fs_allowed,
             Target::Redis(url) => {
                 if let Topology::Sentinel { credentials, .. } = &mut url.topology {
                     *credentials = self.sentinel;
@@ -153,12 +146,7 @@ fn known(item: &str, index: usize, scheme: Scheme, echo: Echo) -> Result<(&'stat
 }
 
 fn unknown(word: &str, index: usize, scheme: Scheme, echo: Echo) -> Error {
-    let here = || {
-        KNOWN
-            .iter()
-            .filter(|(_, is_for)| is_for(scheme))
-            .map(|(name, _)| *name)
-    };
+    let here = || KNOWN.iter().filter(|(_, is_for)| is_for(scheme)).map(|(name, _)| *name);
     let expected = here().collect::<Vec<_>>().join(", ");
     let is_credential = scheme.is_redis() && ["user", "username", "password"].contains(&word);
     let hint = match nearest(word, here()) {
@@ -173,14 +161,8 @@ fn unknown(word: &str, index: usize, scheme: Scheme, echo: Echo) -> Error {
         (_, true) => echo.quote(word),
         (_, false) => String::new(),
     };
-    let which = if shown.is_empty() {
-        format!(" {}", index + 1)
-    } else {
-        shown
-    };
-    Error::invalid(format!(
-        "unknown option{which} in domain URL; expected one of {expected}{hint}"
-    ))
+    let which = if shown.is_empty() { format!(" {}", index + 1) } else { shown };
+    Error::invalid(format!("unknown option{which} in domain URL; expected one of {expected}{hint}"))
 }
 
 /// The options that were given, as written.
@@ -204,11 +186,7 @@ impl<'a> Given<'a> {
         parse: impl FnOnce(Value<'a>) -> Result<T, Error>,
     ) -> Result<Option<T>, Error> {
         let found = self.given.iter().find(|(given, _)| *given == name);
-        let value = found.map(|&(name, raw)| Value {
-            name,
-            raw,
-            echo: self.echo,
-        });
+        let value = found.map(|&(name, raw)| Value { name, raw, echo: self.echo });
         value.map(parse).transpose()
     }
 }
@@ -276,14 +254,9 @@ fn inner(value: Value<'_>) -> Result<Box<DomainUrl>, Error> {
     let not_a_file =
         "is not a file URL; write `inner=file:///var/lock/app`, or `inner=file:` for the default directory";
     // Looked at before it is parsed, so that a URL of another kind gets this error and not one about its hosts.
-    let is_file = text
-        .get(..5)
-        .is_some_and(|start| start.eq_ignore_ascii_case("file:"));
+    let is_file = text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("file:"));
     if !is_file {
-        let quiet = Value {
-            echo: Echo::Forbidden,
-            ..value
-        };
+        let quiet = Value { echo: Echo::Forbidden, ..value };
         return Err(quiet.wrong(not_a_file));
     }
     let url = domain_url(&text, value.echo)
@@ -337,9 +310,8 @@ fn tls(given: &Given<'_>) -> Result<Tls, Error> {
 
 fn sentinel(given: &Given<'_>) -> Result<Option<Credentials>, Error> {
     let user = given.read("sentinel_user", Value::decode)?;
-    let password: Option<Secret> = given.read("sentinel_password", |value| {
-        secret(value.raw, "option `sentinel_password`")
-    })?;
+    let password: Option<Secret> =
+        given.read("sentinel_password", |value| secret(value.raw, "option `sentinel_password`"))?;
     match (user, password) {
         (user, Some(password)) => Ok(Some(Credentials { user, password })),
         (None, None) => Ok(None),

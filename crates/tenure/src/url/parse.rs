@@ -59,37 +59,24 @@ fn old_form(text: &str, echo: Echo) -> Result<DomainUrl, Error> {
     }
     match text.to_ascii_lowercase().as_str() {
         "memory" => {
-            return Err(Error::invalid(
-                "no colon after `memory` in domain URL; write `memory:`",
-            ));
+            return Err(Error::invalid("no colon after `memory` in domain URL; write `memory:`"));
         }
         "file" => {
-            return Err(Error::invalid(
-                "no colon after `file` in domain URL; write `file:`",
-            ));
+            return Err(Error::invalid("no colon after `file` in domain URL; write `file:`"));
         }
         _ => {}
     }
     let host = host_port(text, None, "host", echo.judge(text))?;
     let mut url = RedisUrl::new(Topology::Single);
     url.hosts = vec![host];
-    Ok(DomainUrl {
-        target: Target::Redis(Box::new(url)),
-        ttl: None,
-        timeout: None,
-    })
+    Ok(DomainUrl { target: Target::Redis(Box::new(url)), ttl: None, timeout: None })
 }
 
 fn local(scheme: Scheme, rest: &str, echo: Echo) -> Result<DomainUrl, Error> {
     let (path, query) = split_query(rest)?;
     let target = match scheme.kind {
-        Kind::Memory => Target::Memory {
-            name: memory_name(path)?,
-        },
-        _ => Target::File {
-            dir: directory(path)?,
-            network_fs_allowed: false,
-        },
+        Kind::Memory => Target::Memory { name: memory_name(path)? },
+        _ => Target::File { dir: directory(path)?, network_fs_allowed: false },
     };
     let options = Options::parse(query, scheme, echo)?;
     let (ttl, timeout) = (options.ttl, options.timeout);
@@ -134,9 +121,7 @@ fn directory(raw: &str) -> Result<Option<PathBuf>, Error> {
         return Ok(None);
     }
     if !path.starts_with('/') {
-        return Err(Error::invalid(
-            "relative path in domain URL; write it absolute: `file:///var/lock/app`",
-        ));
+        return Err(Error::invalid("relative path in domain URL; write it absolute: `file:///var/lock/app`"));
     }
     let path = decode_path(path, "the path")?;
     if path == Path::new("/") {
@@ -242,10 +227,7 @@ fn servers(scheme: Scheme, path: &str, echo: Echo) -> Result<(Topology, u32), Er
                     scheme.example()
                 )));
             }
-            Topology::Sentinel {
-                service,
-                credentials: None,
-            }
+            Topology::Sentinel { service, credentials: None }
         }
         Kind::Cluster => Topology::Cluster,
         Kind::Quorum => Topology::Quorum,
@@ -273,9 +255,7 @@ fn servers(scheme: Scheme, path: &str, echo: Echo) -> Result<(Topology, u32), Er
 
 /// The number of a database; `part` names where it stands.
 pub(super) fn database(raw: &str, part: &str, echo: Echo) -> Result<u32, Error> {
-    let is_word = raw
-        .bytes()
-        .all(|b| b.is_ascii_alphanumeric() || b"-+._".contains(&b));
+    let is_word = raw.bytes().all(|b| b.is_ascii_alphanumeric() || b"-+._".contains(&b));
     let shown = if is_word { echo.quote(raw) } else { String::new() };
     let is_number = raw.bytes().all(|b| b.is_ascii_digit());
     let what = match (is_number, raw.starts_with('-')) {

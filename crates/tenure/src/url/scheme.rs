@@ -38,36 +38,12 @@ const KNOWN: [(&str, Scheme, &str); 11] = [
     ("redis://", plain(Kind::Single), "redis://host:6379"),
     ("rediss://", tls(Kind::Single), "rediss://host:6379"),
     ("redis+unix://", plain(Kind::Unix), "redis+unix:///run/redis.sock"),
-    (
-        "redis+sentinel://",
-        plain(Kind::Sentinel),
-        "redis+sentinel://host1,host2/service",
-    ),
-    (
-        "rediss+sentinel://",
-        tls(Kind::Sentinel),
-        "rediss+sentinel://host1,host2/service",
-    ),
-    (
-        "redis+cluster://",
-        plain(Kind::Cluster),
-        "redis+cluster://host1,host2",
-    ),
-    (
-        "rediss+cluster://",
-        tls(Kind::Cluster),
-        "rediss+cluster://host1,host2",
-    ),
-    (
-        "redis+quorum://",
-        plain(Kind::Quorum),
-        "redis+quorum://host1,host2,host3",
-    ),
-    (
-        "rediss+quorum://",
-        tls(Kind::Quorum),
-        "rediss+quorum://host1,host2,host3",
-    ),
+    ("redis+sentinel://", plain(Kind::Sentinel), "redis+sentinel://host1,host2/service"),
+    ("rediss+sentinel://", tls(Kind::Sentinel), "rediss+sentinel://host1,host2/service"),
+    ("redis+cluster://", plain(Kind::Cluster), "redis+cluster://host1,host2"),
+    ("rediss+cluster://", tls(Kind::Cluster), "rediss+cluster://host1,host2"),
+    ("redis+quorum://", plain(Kind::Quorum), "redis+quorum://host1,host2,host3"),
+    ("rediss+quorum://", tls(Kind::Quorum), "rediss+quorum://host1,host2,host3"),
 ];
 
 impl Scheme {
@@ -86,9 +62,7 @@ impl Scheme {
 
     fn entry(self) -> &'static (&'static str, Scheme, &'static str) {
         let mut known = KNOWN.iter();
-        known
-            .find(|(_, scheme, _)| *scheme == self)
-            .expect("a scheme is only made from this table")
+        known.find(|(_, scheme, _)| *scheme == self).expect("a scheme is only made from this table")
     }
 
     /// A scheme of ours, in lower case and without its colon; `valkey` stands wherever `redis` does.
@@ -98,19 +72,13 @@ impl Scheme {
             None => word.to_owned(),
         };
         let is_it = |written: &str| written.trim_end_matches(['/', ':']) == word;
-        KNOWN
-            .iter()
-            .find(|(written, ..)| is_it(written))
-            .map(|(_, scheme, _)| *scheme)
+        KNOWN.iter().find(|(written, ..)| is_it(written)).map(|(_, scheme, _)| *scheme)
     }
 
     /// The schemes for which `is_wanted`, as a list in prose.
     pub(super) fn list(is_wanted: impl Fn(Scheme) -> bool) -> String {
         let wanted = KNOWN.iter().filter(|(_, scheme, _)| is_wanted(*scheme));
-        wanted
-            .map(|(written, ..)| *written)
-            .collect::<Vec<_>>()
-            .join(", ")
+        wanted.map(|(written, ..)| *written).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -193,9 +161,7 @@ fn foreign(word: &str) -> Option<Error> {
         }
     }
     if tls && kind == Kind::Unix {
-        return Some(Error::invalid(
-            "no TLS over a local socket; write `redis+unix:///run/redis.sock`",
-        ));
+        return Some(Error::invalid("no TLS over a local socket; write `redis+unix:///run/redis.sock`"));
     }
     let tls = tls && !matches!(kind, Kind::Memory | Kind::File);
     let mut ours = Scheme { kind, tls }.example().to_owned();
@@ -204,7 +170,5 @@ fn foreign(word: &str) -> Option<Error> {
     }
     // Made of words that are known, so it is no password.
     let shown = Echo::Allowed.quote(word);
-    Some(Error::invalid(format!(
-        "unknown scheme{shown} in domain URL; write `{ours}`"
-    )))
+    Some(Error::invalid(format!("unknown scheme{shown} in domain URL; write `{ours}`")))
 }

@@ -15,11 +15,7 @@ use crate::url::{
 };
 
 /// What is escaped in a user and in a name.
-const WORD: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
+const WORD: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// What is escaped in a path.
 const PATH: &AsciiSet = &WORD.remove(b'/');
 /// What is escaped in the value of an option.
@@ -35,10 +31,7 @@ impl fmt::Display for DomainUrl {
                 let escaped = if name.starts_with("//") { WORD } else { PATH };
                 write!(f, "memory:{}", utf8_percent_encode(name, escaped))?;
             }
-            Target::File {
-                dir,
-                network_fs_allowed,
-            } => {
+            Target::File { dir, network_fs_allowed } => {
                 f.write_str("file:")?;
                 if let Some(dir) = dir {
                     write!(f, "//{}", utf8_percent_encode(&utf8(dir), PATH))?;
@@ -53,9 +46,7 @@ impl fmt::Display for DomainUrl {
             }
         }
         let times = [("ttl", self.ttl), ("timeout", self.timeout)];
-        let times = times
-            .into_iter()
-            .filter_map(|(name, time)| Some((name, duration::show(time?))));
+        let times = times.into_iter().filter_map(|(name, time)| Some((name, duration::show(time?))));
         for (index, (name, value)) in times.chain(options).enumerate() {
             let separator = if index == 0 { '?' } else { '&' };
             // The stars of a redacted password are to be seen as such.
@@ -121,17 +112,10 @@ fn redis_options(url: &RedisUrl) -> Vec<(&'static str, String)> {
             ("tls_cert", client.map(|client| &client.cert)),
             ("tls_key", client.map(|client| &client.key)),
         ];
-        options.extend(
-            files
-                .into_iter()
-                .filter_map(|(name, path)| Some((name, utf8(path?)))),
-        );
+        options.extend(files.into_iter().filter_map(|(name, path)| Some((name, utf8(path?)))));
     }
     match &url.topology {
-        Topology::Sentinel {
-            credentials: Some(credentials),
-            ..
-        } => {
+        Topology::Sentinel { credentials: Some(credentials), .. } => {
             if let Some(user) = &credentials.user {
                 options.push(("sentinel_user", user.clone()));
             }

@@ -6,10 +6,7 @@ use super::*;
 use crate::error::ErrorKind;
 
 fn redis(topology: Topology, hosts: &[(&str, u16)]) -> RedisUrl {
-    let hosts = hosts.iter().map(|&(host, port)| HostPort {
-        host: host.to_owned(),
-        port,
-    });
+    let hosts = hosts.iter().map(|&(host, port)| HostPort { host: host.to_owned(), port });
     RedisUrl {
         topology,
         hosts: hosts.collect(),
@@ -28,13 +25,7 @@ fn single(host: &str, port: u16) -> RedisUrl {
 
 fn sentinel(service: &str, hosts: &[(&str, u16)]) -> RedisUrl {
     let service = service.to_owned();
-    redis(
-        Topology::Sentinel {
-            service,
-            credentials: None,
-        },
-        hosts,
-    )
+    redis(Topology::Sentinel { service, credentials: None }, hosts)
 }
 
 fn credentials(user: &str, password: &str) -> Option<Credentials> {
@@ -45,10 +36,7 @@ fn credentials(user: &str, password: &str) -> Option<Credentials> {
 }
 
 fn file(dir: &str) -> Target {
-    Target::File {
-        dir: Some(dir.into()),
-        network_fs_allowed: false,
-    }
+    Target::File { dir: Some(dir.into()), network_fs_allowed: false }
 }
 
 fn check_target(text: &str, expected: Target) {
@@ -64,19 +52,14 @@ fn check(text: &str, expected: RedisUrl) {
 // R0.6
 #[test]
 fn memory_and_file() {
-    let memory = |name: Option<&str>| Target::Memory {
-        name: name.map(str::to_owned),
-    };
+    let memory = |name: Option<&str>| Target::Memory { name: name.map(str::to_owned) };
     check_target("memory:", memory(None));
     check_target("Memory:", memory(None));
     check_target("memory:tests", memory(Some("tests")));
     check_target("memory:6379", memory(Some("6379")));
     check_target("memory:a/b%20%40ü%C3%BC", memory(Some("a/b @üü")));
 
-    let default = |network_fs_allowed| Target::File {
-        dir: None,
-        network_fs_allowed,
-    };
+    let default = |network_fs_allowed| Target::File { dir: None, network_fs_allowed };
     check_target("file:", default(false));
     check_target("file:?network_fs=allow", default(true));
     check_target("file:///var/lock/app", file("/var/lock/app"));
@@ -95,27 +78,9 @@ fn one_server() {
     check("valkey://my_host-1.example.", single("my_host-1.example.", 6379));
     check("redis://[::1]", single("::1", 6379));
     check("redis://[0:0::0:1]:7000", single("::1", 7000));
-    check(
-        "redis://h/15",
-        RedisUrl {
-            db: 15,
-            ..single("h", 6379)
-        },
-    );
-    check(
-        "rediss://h",
-        RedisUrl {
-            tls: tls(),
-            ..single("h", 6379)
-        },
-    );
-    check(
-        "valkeys://h",
-        RedisUrl {
-            tls: tls(),
-            ..single("h", 6379)
-        },
-    );
+    check("redis://h/15", RedisUrl { db: 15, ..single("h", 6379) });
+    check("rediss://h", RedisUrl { tls: tls(), ..single("h", 6379) });
+    check("valkeys://h", RedisUrl { tls: tls(), ..single("h", 6379) });
     for (userinfo, user, password) in [
         (":secret", "", "secret"),
         ("bob:secret", "bob", "secret"),
@@ -126,14 +91,7 @@ fn one_server() {
         ("bob:pä%C3%A4", "bob", "pää"),
     ] {
         let credentials = credentials(user, password);
-        check(
-            &format!("redis://{userinfo}@h:1/2"),
-            RedisUrl {
-                credentials,
-                db: 2,
-                ..single("h", 1)
-            },
-        );
+        check(&format!("redis://{userinfo}@h:1/2"), RedisUrl { credentials, db: 2, ..single("h", 1) });
     }
     check("localhost:6379", single("localhost", 6379));
     check("10.0.0.1:65535", single("10.0.0.1", 65535));
@@ -151,11 +109,7 @@ fn local_socket() {
     check("valkey+unix:///run/my%20redis.sock", unix("/run/my redis.sock"));
     check(
         "redis+unix://bob:pw@/run/redis.sock?db=3",
-        RedisUrl {
-            credentials: credentials("bob", "pw"),
-            db: 3,
-            ..unix("/run/redis.sock")
-        },
+        RedisUrl { credentials: credentials("bob", "pw"), db: 3, ..unix("/run/redis.sock") },
     );
 }
 
@@ -174,84 +128,40 @@ fn several_servers() {
         },
     );
     check("redis+quorum://h1,h2:1,[::1]", redis(Topology::Quorum, &three));
-    check(
-        "redis+quorum://h1,h2:1,[::1]/4",
-        RedisUrl {
-            db: 4,
-            ..redis(Topology::Quorum, &three)
-        },
-    );
+    check("redis+quorum://h1,h2:1,[::1]/4", RedisUrl { db: 4, ..redis(Topology::Quorum, &three) });
     // One machine may run several servers.
-    check(
-        "redis+quorum://h:1,h:2,h:3",
-        redis(Topology::Quorum, &[("h", 1), ("h", 2), ("h", 3)]),
-    );
+    check("redis+quorum://h:1,h:2,h:3", redis(Topology::Quorum, &[("h", 1), ("h", 2), ("h", 3)]));
     let two = [("h1", 26379), ("h2", 1)];
     check("redis+sentinel://h1,h2:1/main", sentinel("main", &two));
     check("redis+sentinel://h1,h2:1/main/", sentinel("main", &two));
-    check(
-        "redis+sentinel://h1,h2:1/a%2Fb/7",
-        RedisUrl {
-            db: 7,
-            ..sentinel("a/b", &two)
-        },
-    );
-    let both = Topology::Sentinel {
-        service: "main".to_owned(),
-        credentials: credentials("sue", "s&p+"),
-    };
+    check("redis+sentinel://h1,h2:1/a%2Fb/7", RedisUrl { db: 7, ..sentinel("a/b", &two) });
+    let both = Topology::Sentinel { service: "main".to_owned(), credentials: credentials("sue", "s&p+") };
     check(
         "rediss+sentinel://bob:pw@h1,h2:1/main?sentinel_user=sue&sentinel_password=s%26p+",
-        RedisUrl {
-            tls: Some(Tls::default()),
-            credentials: credentials("bob", "pw"),
-            ..redis(both, &two)
-        },
+        RedisUrl { tls: Some(Tls::default()), credentials: credentials("bob", "pw"), ..redis(both, &two) },
     );
 }
 
 // R0.7: the prefix is the namespace of a domain.
 #[test]
 fn options() {
-    for (value, prefix) in [
-        ("", ""),
-        ("app:", "app:"),
-        ("a%20b+c%2B", "a b+c+"),
-        ("%2525", "%25"),
-        ("x=y", "x=y"),
-    ] {
+    for (value, prefix) in
+        [("", ""), ("app:", "app:"), ("a%20b+c%2B", "a b+c+"), ("%2525", "%25"), ("x=y", "x=y")]
+    {
         let prefix = prefix.to_owned();
-        check(
-            &format!("redis://h?prefix={value}"),
-            RedisUrl {
-                prefix,
-                ..single("h", 6379)
-            },
-        );
+        check(&format!("redis://h?prefix={value}"), RedisUrl { prefix, ..single("h", 6379) });
     }
     for (value, replicas) in [("1", Replicas::AtLeast(NonZeroU32::MIN)), ("all", Replicas::All)] {
         check(
             &format!("redis://h?replicas={value}"),
-            RedisUrl {
-                replicas: Some(replicas),
-                ..single("h", 6379)
-            },
+            RedisUrl { replicas: Some(replicas), ..single("h", 6379) },
         );
     }
-    let client = ClientCertificate {
-        cert: "/c.pem".into(),
-        key: "/k.pem".into(),
-    };
-    let tls = Tls {
-        ca: Some("/ca 1.pem".into()),
-        client: Some(client),
-    };
+    let client = ClientCertificate { cert: "/c.pem".into(), key: "/k.pem".into() };
+    let tls = Tls { ca: Some("/ca 1.pem".into()), client: Some(client) };
     check(
         "rediss://h?tls_ca=/ca%201.pem&tls_cert=/c.pem&tls_key=%2Fk.pem",
-        RedisUrl {
-            tls: Some(tls),
-            ..single("h", 6379)
-        },
+        RedisUrl { tls: Some(tls), ..single("h", 6379) },
     );
     for (query, inner, degrade) in [
         ("inner=file:", "file:", Degrade::Never),
@@ -265,20 +175,10 @@ fn options() {
         let url = Box::new(DomainUrl::parse(inner).unwrap());
         check(
             &format!("redis://h?{query}"),
-            RedisUrl {
-                inner: Some(Inner { url, degrade }),
-                ..single("h", 6379)
-            },
+            RedisUrl { inner: Some(Inner { url, degrade }), ..single("h", 6379) },
         );
     }
-    for text in [
-        "memory:",
-        "memory:x",
-        "file:",
-        "file:///x",
-        "redis://h",
-        "redis+unix:///s",
-    ] {
+    for text in ["memory:", "memory:x", "file:", "file:///x", "redis://h", "redis+unix:///s"] {
         let url = DomainUrl::parse(&format!("{text}?ttl=2m30s&timeout=.5")).unwrap();
         assert_eq!(url.ttl(), Some(Duration::from_secs(150)), "{text}");
         assert_eq!(url.timeout(), Some(Duration::from_millis(500)), "{text}");
@@ -294,23 +194,14 @@ fn options() {
 fn display_is_canonical_and_redacted() {
     for (text, shown) in [
         ("Memory:a%2Fb%20c", "memory:a/b%20c"),
-        (
-            "file:/srv//x/./@y/".replace('@', "%40").as_str(),
-            "file:///srv/x/%40y",
-        ),
+        ("file:/srv//x/./@y/".replace('@', "%40").as_str(), "file:///srv/x/%40y"),
         ("H:6379", "redis://h:6379"),
         ("valkey://h/0?prefix=tenure:", "redis://h:6379"),
         ("redis://h?prefix=", "redis://h:6379?prefix="),
         ("redis://:hunter2@h/1", "redis://:***@h:6379/1"),
         ("redis://b%40b:hunter2@[::1]", "redis://b%40b:***@[::1]:6379"),
-        (
-            "redis+unix://u:hunter2@/s?db=0&ttl=90",
-            "redis+unix://u:***@/s?ttl=90s",
-        ),
-        (
-            "redis+unix:///s?timeout=1500ms&db=01",
-            "redis+unix:///s?timeout=1500ms&db=1",
-        ),
+        ("redis+unix://u:hunter2@/s?db=0&ttl=90", "redis+unix://u:***@/s?ttl=90s"),
+        ("redis+unix:///s?timeout=1500ms&db=01", "redis+unix:///s?timeout=1500ms&db=1"),
         (
             "rediss+sentinel://h/m?sentinel_password=hunter2&sentinel_user=sue&ttl=1h&replicas=2",
             "rediss+sentinel://h:26379/m?ttl=3600s&replicas=2&sentinel_user=sue&sentinel_password=***",
@@ -330,10 +221,7 @@ fn display_is_canonical_and_redacted() {
         assert!(!format!("{:?}", url.target()).contains("hunter2"), "{text}");
         match DomainUrl::parse(shown) {
             Ok(again) => assert_eq!(again, url, "{shown}"),
-            Err(error) => assert!(
-                shown.contains("***") && error.to_string().contains("redacted"),
-                "{error}"
-            ),
+            Err(error) => assert!(shown.contains("***") && error.to_string().contains("redacted"), "{error}"),
         }
     }
     assert_eq!(format!("{:?}", Secret("hunter2".to_owned())), "***");

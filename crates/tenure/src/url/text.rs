@@ -26,22 +26,14 @@ impl Echo {
     pub(super) fn judge(self, text: &str) -> Echo {
         let lower = text.to_ascii_lowercase();
         let suspicious = ["@", "%40", "pass", "pwd", "auth", "secret", "sentinel_", "%5f"];
-        if suspicious.iter().any(|sign| lower.contains(sign)) {
-            Echo::Forbidden
-        } else {
-            self
-        }
+        if suspicious.iter().any(|sign| lower.contains(sign)) { Echo::Forbidden } else { self }
     }
 
     /// The piece in backticks with a blank before it, or nothing.
     pub(super) fn quote(self, piece: &str) -> String {
         let is_quotable =
             !piece.is_empty() && piece.len() <= LONGEST_QUOTE && piece.bytes().all(|b| b.is_ascii_graphic());
-        if self == Echo::Allowed && is_quotable {
-            format!(" `{piece}`")
-        } else {
-            String::new()
-        }
+        if self == Echo::Allowed && is_quotable { format!(" `{piece}`") } else { String::new() }
     }
 
     /// As `quote`, for a piece that stands where an unescaped password may: only what looks like a number is quoted.
@@ -73,9 +65,7 @@ pub(super) fn decode(raw: &str, part: &str) -> Result<String, Error> {
         )));
     }
     let decoded = percent_decode_str(raw).decode_utf8().map_err(|_| {
-        Error::invalid(format!(
-            "{part} of domain URL is not UTF-8 once its percent escapes are decoded"
-        ))
+        Error::invalid(format!("{part} of domain URL is not UTF-8 once its percent escapes are decoded"))
     })?;
     Ok(decoded.into_owned())
 }
