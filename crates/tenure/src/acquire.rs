@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::Answer;
+use crate::claim::Claim;
 use crate::client::Client;
 use crate::clock::{Moment, micros};
-use crate::cohort::{Attempt, Call, Request, Seat};
+use crate::cohort::{Attempt, Call, Seat};
 use crate::error::{Error, ErrorKind};
 use crate::lease::{Lease, Pair};
 use crate::name::Name;
@@ -31,14 +32,14 @@ pub(crate) enum Outcome {
 /// Waits for a turn on the name, at most until `limit`.
 pub(crate) async fn acquire(
     client: &Arc<Client>,
-    name: &Name,
-    request: Request,
+    claim: &Arc<Claim>,
+    waits: bool,
     limit: Option<Moment>,
 ) -> Result<Outcome, Error> {
     // A loop of uncontended acquires must not starve the other tasks of its thread.
     tokio::task::coop::consume_budget().await;
     let session = client.backend().await?.session();
-    let seat = Seat::new(request);
+    let (name, seat) = (&claim.name, Seat::new(Arc::clone(claim), waits));
     let mut sitting = Sitting { client, name, seat, attempt: None, is_seated: false };
     match client.table.lock().sit(name, &sitting.seat, session)? {
         Sit::Refused(busy) => return Ok(Outcome::Busy(busy)),
@@ -71,12 +72,12 @@ impl Sitting<'_> {
         let Some(attempt) = &mut self.attempt else {
             return Ok(None);
         };
-        let terms = attempt.request.terms;
+        let terms = attempt.claim.terms;
         let start = client.clock.now();
         let give_up = start + terms.timeout();
         let is_own_limit = limit.filter(|&limit| limit > start && limit < give_up);
         let give_up = is_own_limit.unwrap_or(give_up);
-        let waits = self.seat.request.waits;
+        let waits = self.seat.waits;
         let op = |attempt: &Attempt, not_after| attempt.op(waits, client.opened().polls(), not_after);
         let error = match ask_store(client, name, attempt, give_up, op).await {
             Ok((Reply::Granted { fence }, sent)) => return self.granted(fence, sent).map(Some),
@@ -109,7 +110,7 @@ impl Sitting<'_> {
 
     fn granted(&mut self, fence: u64, sent: Moment) -> Result<Outcome, Error> {
         let attempt = self.attempt.take().expect("the attempt that was granted");
-        let (token, terms) = (attempt.token.clone(), attempt.request.terms);
+        let (token, terms) = (attempt.token.clone(), attempt.claim.terms);
         let (client, name, lease) = (self.client, self.name, Lease::granted(&terms, sent));
         let turn = client.change(|table, after| table.ask_granted(name, attempt, lease, fence, after));
         let turn = turn.inspect_err(|_| release::leave(client, name.clone(), token, None, terms.ttl))?;
@@ -145,7 +146,7 @@ impl Drop for Sitting<'_> {
         if let Some(attempt) = self.attempt.take() {
             let others = self.client.change(|table, after| table.ask_abandoned(self.name, &attempt, after));
             if !others {
-                let ttl = attempt.request.terms.ttl;
+                let ttl = attempt.claim.terms.ttl;
                 release::leave(self.client, self.name.clone(), attempt.token, attempt.haunted_until, ttl);
             }
         }

@@ -15,9 +15,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::backend::Grant;
+use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::lease::{Lease, Pair, Terms};
+use crate::lease::{Lease, Pair};
 use crate::owner::{Session, Token};
 use crate::record::{Holding, Op, RANGE, Wait};
 use crate::status::{Busy, Holder};
@@ -28,26 +29,12 @@ use crate::tenure::{SharedLease, Turn};
 /// How long a lease may pass from task to task before the store is asked whether another process waits.
 pub(crate) const TURN_BUDGET: Duration = Duration::from_millis(5);
 
-/// What a task asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
-    pub(crate) terms: Terms,
-    pub(crate) label: Arc<str>,
-    /// Whether it waits when the name is held.
-    pub(crate) waits: bool,
-}
-
-impl Request {
-    /// Whether a lease that was taken for one of them serves the other as well.
-    fn is_served_alike(&self, other: &Request) -> bool {
-        self.terms == other.terms && self.label == other.label
-    }
-}
-
 /// A task that asked for the name and was not answered yet.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    pub(crate) request: Request,
+    pub(crate) claim: Arc<Claim>,
+    /// Whether it waits when the name is held.
+    pub(crate) waits: bool,
     slot: Mutex<Slot>,
 }
 
@@ -68,8 +55,8 @@ pub(crate) enum Call {
 }
 
 impl Seat {
-    pub(crate) fn new(request: Request) -> Arc<Self> {
-        Arc::new(Seat { request, slot: Mutex::new(Slot::Waiting(None)) })
+    pub(crate) fn new(claim: Arc<Claim>, waits: bool) -> Arc<Self> {
+        Arc::new(Seat { claim, waits, slot: Mutex::new(Slot::Waiting(None)) })
     }
 
     /// Answers the task. The caller wakes it once no lock is held.
@@ -122,7 +109,7 @@ impl Seat {
 pub(crate) struct Attempt {
     pub(crate) token: Token,
     /// The task that it was begun for. A lease for another one is asked for by a new token.
-    pub(crate) request: Request,
+    pub(crate) claim: Arc<Claim>,
     /// The highest fence that was seen when it began.
     pub(crate) floor: u64,
     pub(crate) place: Option<u64>,
@@ -134,14 +121,14 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    pub(crate) fn new(session: &Session, request: Request, floor: u64) -> Self {
-        let token = Token::fresh(session, &request.label);
-        Attempt { token, request, floor, place: None, pair: None, replaces: None, haunted_until: None }
+    pub(crate) fn new(session: &Session, claim: Arc<Claim>, floor: u64) -> Self {
+        let token = Token::fresh(session, &claim.label);
+        Attempt { token, claim, floor, place: None, pair: None, replaces: None, haunted_until: None }
     }
 
     /// The request for a lease: the first, or a beat.
     pub(crate) fn op(&self, waits: bool, polls: bool, not_after: u64) -> Op {
-        let (token, ttl, floor) = (self.token.clone(), self.request.terms.first_term(), self.floor);
+        let (token, ttl, floor) = (self.token.clone(), self.claim.terms.first_term(), self.floor);
         if let Some(from) = self.replaces.clone() {
             return Op::Adopt { from, token, ttl, floor, not_after };
         }
@@ -155,7 +142,7 @@ impl Attempt {
 
     /// Whether a lease for this attempt is what that task asked for.
     pub(crate) fn serves(&self, seat: &Seat) -> bool {
-        self.request.is_served_alike(&seat.request)
+        seat.claim.is_served_by(&self.claim)
     }
 }
 
@@ -236,7 +223,7 @@ impl Cohort {
 
     /// Answers those that do not wait.
     pub(crate) fn refuse_tries(&mut self, busy: &Busy, after: &mut After) {
-        let (waiting, tries) = self.seats.drain(..).partition(|seat| seat.request.waits);
+        let (waiting, tries) = self.seats.drain(..).partition(|seat| seat.waits);
         self.seats = waiting;
         let tries: VecDeque<Arc<Seat>> = tries;
         after.wake(tries.iter().filter_map(|seat| seat.call(Call::Busy(busy.clone()))));
@@ -249,7 +236,7 @@ pub(crate) struct Held {
     pub(crate) id: u64,
     pub(crate) lease: Lease,
     pub(crate) shared: Arc<SharedLease>,
-    pub(crate) request: Request,
+    pub(crate) claim: Arc<Claim>,
     /// Where its range of fences starts.
     pub(crate) start: u64,
     pub(crate) turn: Arc<Turn>,
@@ -268,8 +255,8 @@ pub(crate) struct Held {
 impl Held {
     /// Whether the turn can go to this task without asking the store.
     pub(crate) fn can_pass_to(&self, seat: &Seat, now: Moment) -> bool {
-        self.request.is_served_alike(&seat.request)
-            && self.request.terms.can_be_passed()
+        seat.claim.is_served_by(&self.claim)
+            && self.claim.terms.can_be_passed()
             && self.turn.fence.get() + 1 < self.start + RANGE
             && now < self.pass_until
             && self.lease.is_fresh(now)

@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::backend::{Capability, open};
+use crate::claim::Claim;
 use crate::client::{Client, Executed};
 use crate::clock::Clock;
-use crate::cohort::{Attempt, Request};
+use crate::cohort::Attempt;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::lease::Terms;
@@ -155,7 +156,7 @@ impl Domain {
     pub async fn list(&self, prefix: impl AsRef<str>) -> Result<Vec<Status>, Error> {
         let backend = self.client.backend().await?;
         let mut names = self.client.in_time(self.terms.timeout(), backend.list(prefix.as_ref())).await?;
-        names.sort();
+        names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
         let mut statuses = Vec::with_capacity(names.len());
         for name in names {
             let status = self.inspect(name.as_str()).await?;
@@ -218,14 +219,14 @@ impl Domain {
     /// ```
     pub async fn adopt(&self, ticket: &Ticket) -> Result<Guard, Error> {
         let terms = Terms { ttl: ticket.ttl, ..self.terms };
-        terms.check()?;
         let label = ticket.token.owner().label().into();
-        let request = Request { terms, label, waits: true };
+        let claim = Arc::new(Claim { name: ticket.name.clone(), terms, label });
+        claim.check()?;
         let op = |attempt: &Attempt, not_after| {
             let (from, token) = (ticket.token.clone(), attempt.token.clone());
             Op::Adopt { from, token, ttl: terms.first_term(), floor: attempt.floor, not_after }
         };
-        seize::seize(&self.client, ticket.name.clone(), request, ticket.fence.get(), op).await
+        seize::seize(&self.client, claim, ticket.fence.get(), op).await
     }
 
     /// Asks the store for its health. No lock is taken.

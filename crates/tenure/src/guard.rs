@@ -5,9 +5,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::claim::Claim;
 use crate::client::{Client, Executed};
 use crate::error::Error;
-use crate::lease::Terms;
 use crate::record::{Op, Reply};
 use crate::release::{self, Release};
 use crate::schedule::loss_kind;
@@ -40,7 +40,7 @@ use crate::ticket::Ticket;
 pub struct Guard {
     tenure: Tenure,
     client: Arc<Client>,
-    terms: Terms,
+    claim: Arc<Claim>,
     /// A release was sent and not answered: it may have been executed.
     was_unanswered: bool,
     /// There is nothing left to give back.
@@ -48,9 +48,9 @@ pub struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(client: Arc<Client>, turn: Arc<Turn>, terms: Terms) -> Self {
+    pub(crate) fn new(client: Arc<Client>, turn: Arc<Turn>, claim: Arc<Claim>) -> Self {
         tracing::debug!(name = %turn.lease.name, fence = turn.fence.get(), "acquired");
-        Guard { tenure: Tenure(turn), client, terms, was_unanswered: false, is_done: false }
+        Guard { tenure: Tenure(turn), client, claim, was_unanswered: false, is_done: false }
     }
 
     /// The view of this lease, to be cloned and handed around.
@@ -89,7 +89,7 @@ impl Guard {
     /// ```
     pub async fn release(mut self) -> Result<Release, Returned> {
         let (client, turn) = (&self.client, &self.tenure.0);
-        match release::give_back(client, turn, self.terms.timeout(), &mut self.was_unanswered).await {
+        match release::give_back(client, turn, self.claim.terms.timeout(), &mut self.was_unanswered).await {
             Ok(release) => {
                 self.is_done = true;
                 Ok(release)
@@ -152,7 +152,7 @@ impl Guard {
     /// ```
     pub async fn detach(mut self) -> Result<Ticket, Returned> {
         let lease = Arc::clone(&self.tenure.0.lease);
-        let ttl = self.terms.ttl;
+        let ttl = self.claim.terms.ttl;
         if !self.is_held() {
             let error = self.lost().await.into();
             return Err(Returned { guard: self, error });
@@ -170,7 +170,8 @@ impl Guard {
     /// Sends a kind of renewal that asks for `ttl`, and enters its answer.
     async fn ask(&self, op: Op, ttl: Duration) -> Result<(), Error> {
         let (client, lease) = (&self.client, &self.tenure.0.lease);
-        let Executed { reply, sent, .. } = client.execute(&lease.name, op, self.terms.timeout()).await?;
+        let Executed { reply, sent, .. } =
+            client.execute(&lease.name, op, self.claim.terms.timeout()).await?;
         client.change(|table, after| table.renewed(lease, sent, ttl, Some(&reply), client.session(), after));
         match &reply {
             Reply::NotHeld { holder } => Err(lease.lose(loss_kind(holder.as_ref())).clone().into()),

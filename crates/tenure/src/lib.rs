@@ -2,6 +2,7 @@
 
 mod acquire;
 mod backend;
+mod claim;
 mod client;
 mod clock;
 mod cohort;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{self, Outcome};
+use crate::claim::Claim;
 use crate::client::Client;
 use crate::clock::Moment;
-use crate::cohort::{Attempt as Asking, Request};
+use crate::cohort::Attempt as Asking;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::lease::Terms;
 use crate::name::Name;
-use crate::owner::check_label;
 use crate::record::Op;
 use crate::seize;
 use crate::status::Busy;
@@ -47,39 +47,42 @@ use crate::status::Busy;
 #[must_use = "a lock does nothing until one of its verbs is awaited"]
 pub struct Lock {
     pub(crate) client: Arc<Client>,
-    name: Result<Name, Error>,
-    terms: Terms,
-    label: Arc<str>,
+    /// An error is kept for the verbs.
+    claim: Result<Arc<Claim>, Error>,
 }
 
 impl Lock {
     pub(crate) fn new(client: Arc<Client>, name: &str, terms: Terms) -> Self {
-        Lock { client, name: Name::new(name), terms, label: Arc::from("") }
+        let claim = Name::new(name).map(|name| Arc::new(Claim { name, terms, label: Arc::from("") }));
+        Lock { client, claim }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Claim)) -> Self {
+        if let Ok(claim) = &mut self.claim {
+            change(Arc::make_mut(claim));
+        }
+        self
     }
 
     /// How long the lease lasts when nobody renews it: 100 ms to 24 h, 10 s by default. It is renewed at a third of it, so this is
     /// how long others wait for a holder that died.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.terms.ttl = ttl;
-        self
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with(|claim| claim.terms.ttl = ttl)
     }
 
     /// Renewal ends so that the lease ends after this long, whatever its holder does.
-    pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.terms.max_hold = Some(max_hold);
-        self
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        self.with(|claim| claim.terms.max_hold = Some(max_hold))
     }
 
     /// A text that others see when they ask who holds the name; at most 200 bytes.
-    pub fn label(mut self, label: impl AsRef<str>) -> Self {
-        self.label = label.as_ref().into();
-        self
+    pub fn label(self, label: impl AsRef<str>) -> Self {
+        self.with(|claim| claim.label = label.as_ref().into())
     }
 
     /// The lease is not renewed in the background: it ends after one ttl, unless [renewed by hand](Guard::renew).
-    pub fn no_renewal(mut self) -> Self {
-        self.terms.renewed = false;
-        self
+    pub fn no_renewal(self) -> Self {
+        self.with(|claim| claim.terms.renewed = false)
     }
 
     /// Waits until the name is ours, however long that takes.
@@ -182,19 +185,19 @@ impl Lock {
     /// # }
     /// ```
     pub async fn take_over(&self) -> Result<Guard, Error> {
-        let (request, name) = (self.request(true)?, self.name.clone()?);
+        let claim = Arc::clone(self.claim()?);
         let op = |attempt: &Asking, not_after| {
-            let (token, ttl) = (attempt.token.clone(), attempt.request.terms.first_term());
+            let (token, ttl) = (attempt.token.clone(), attempt.claim.terms.first_term());
             Op::TakeOver { token, ttl, floor: attempt.floor, not_after }
         };
-        seize::seize(&self.client, name, request, 0, op).await
+        seize::seize(&self.client, claim, 0, op).await
     }
 
-    pub(crate) async fn attempt(&self, waits: bool, limit: Option<Moment>) -> Result<Attempt, Error> {
-        let (request, name) = (self.request(waits)?, self.name.as_ref().map_err(Error::clone)?);
-        match acquire::acquire(&self.client, name, request, limit).await? {
+    async fn attempt(&self, waits: bool, limit: Option<Moment>) -> Result<Attempt, Error> {
+        let claim = self.claim()?;
+        match acquire::acquire(&self.client, claim, waits, limit).await? {
             Outcome::Turn(turn) => {
-                Ok(Attempt::Acquired(Guard::new(Arc::clone(&self.client), turn, self.terms)))
+                Ok(Attempt::Acquired(Guard::new(Arc::clone(&self.client), turn, Arc::clone(claim))))
             }
             Outcome::Busy(busy) => {
                 self.client.table.lock().metrics.busy += 1;
@@ -203,16 +206,16 @@ impl Lock {
         }
     }
 
-    fn request(&self, waits: bool) -> Result<Request, Error> {
-        self.terms.check()?;
-        check_label(&self.label)?;
-        Ok(Request { terms: self.terms, label: Arc::clone(&self.label), waits })
+    fn claim(&self) -> Result<&Arc<Claim>, Error> {
+        let claim = self.claim.as_ref().map_err(Error::clone)?;
+        claim.check()?;
+        Ok(claim)
     }
 }
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").field("name", &self.name).field("terms", &self.terms).finish_non_exhaustive()
+        f.debug_tuple("Lock").field(&self.claim).finish()
     }
 }
 

@@ -1,11 +1,12 @@
 //! A valid lock name: not empty, at most 1,000 bytes, any characters.
 //!
-//! Backends encode it for their own store (percent-encoding in a Redis key, a hash in a file): no character is refused here and
-//! no hash stands for a name (R0.7).
+//! Backends encode it for their own store: no character is refused here, and no hash stands for a name (R0.7). A name is looked up
+//! several times for every turn, so it carries its own hash into the maps of this process, and is compared by address first.
 
-use std::borrow::Borrow;
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::sync::{Arc, LazyLock};
 
 use crate::error::Error;
 
@@ -13,8 +14,15 @@ use crate::error::Error;
 pub(crate) const MAX_LEN: usize = 1_000;
 
 /// What is locked. Cheap to clone.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Name(Arc<str>);
+#[derive(Clone)]
+pub(crate) struct Name {
+    text: Arc<str>,
+    /// Made with the keys of this process, which nobody can guess.
+    hash: u64,
+}
+
+/// A map from names.
+pub(crate) type NameMap<T> = HashMap<Name, T, BuildHasherDefault<KnownHash>>;
 
 impl Name {
     pub(crate) fn new(name: &str) -> Result<Self, Error> {
@@ -28,29 +36,56 @@ impl Name {
                 name.chars().take(40).collect::<String>(),
             )));
         }
-        Ok(Name(name.into()))
+        static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        Ok(Name { text: name.into(), hash: KEYS.hash_one(name) })
     }
 
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 
-impl Borrow<str> for Name {
-    fn borrow(&self) -> &str {
-        &self.0
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.text, &other.text) || (self.hash == other.hash && self.text == other.text)
+    }
+}
+
+impl Eq for Name {}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// Passes on the hash that a name has.
+#[derive(Default)]
+pub(crate) struct KnownHash(u64);
+
+impl Hasher for KnownHash {
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a name writes its hash and nothing else");
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", &*self.0)
+        write!(f, "{:?}", &*self.text)
     }
 }
 

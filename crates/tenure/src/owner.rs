@@ -35,7 +35,10 @@ const FIELD: &AsciiSet = &CONTROLS.add(b':').add(b'%').add(b' ');
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Owner {
+pub struct Owner(Arc<Fields>);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Fields {
     host: String,
     user: String,
     pid: Option<u32>,
@@ -46,46 +49,46 @@ impl Owner {
     /// The host name; empty when the lock was taken by a tool that does not say.
     #[must_use]
     pub fn host(&self) -> &str {
-        &self.host
+        &self.0.host
     }
 
     /// The user's name, or its number where it has none; empty when unknown.
     #[must_use]
     pub fn user(&self) -> &str {
-        &self.user
+        &self.0.user
     }
 
     /// The process; `None` when unknown.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        self.pid
+        self.0.pid
     }
 
     /// The label that was given with [`Lock::label`](crate::Lock::label); empty when there is none.
     #[must_use]
     pub fn label(&self) -> &str {
-        &self.label
+        &self.0.label
     }
 
     /// Whether the lock was taken by another library, which does not say who it is.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
-        self.pid.is_none()
+        self.0.pid.is_none()
     }
 
     fn foreign() -> Self {
-        Owner { host: String::new(), user: String::new(), pid: None, label: String::new() }
+        Owner(Arc::new(Fields { host: String::new(), user: String::new(), pid: None, label: String::new() }))
     }
 }
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(pid) = self.pid else {
+        let Some(pid) = self.pid() else {
             return f.write_str("a lock of another library");
         };
-        write!(f, "{}@{} pid {pid}", self.user, self.host)?;
-        if !self.label.is_empty() {
-            write!(f, " ({})", self.label)?;
+        write!(f, "{}@{} pid {pid}", self.user(), self.host())?;
+        if !self.label().is_empty() {
+            write!(f, " ({})", self.label())?;
         }
         Ok(())
     }
@@ -145,9 +148,12 @@ impl Token {
     pub(crate) fn owner(&self) -> Owner {
         let decode = |field: &str| percent_decode_str(field).decode_utf8_lossy().into_owned();
         match self.fields() {
-            Some([_, _, host, user, pid, label]) => {
-                Owner { host: decode(host), user: decode(user), pid: pid.parse().ok(), label: decode(label) }
-            }
+            Some([_, _, host, user, pid, label]) => Owner(Arc::new(Fields {
+                host: decode(host),
+                user: decode(user),
+                pid: pid.parse().ok(),
+                label: decode(label),
+            })),
             None => Owner::foreign(),
         }
     }

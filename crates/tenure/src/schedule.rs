@@ -13,6 +13,9 @@ use crate::record::{PROBATION, Reply};
 use crate::table::{After, Table};
 use crate::tenure::{SharedLease, Turn};
 
+/// How long the keeper waits for the next lease when there is none.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// A renewal to be sent.
 #[derive(Debug)]
 pub(crate) struct Renewal {
@@ -52,7 +55,7 @@ impl Table {
             id: self.next_id,
             lease,
             shared,
-            request: attempt.request,
+            claim: attempt.claim,
             start: fence,
             turn: Arc::clone(&turn),
             seat,
@@ -128,12 +131,17 @@ impl Table {
                         continue;
                     }
                     let lease = Arc::clone(&held.shared);
-                    due.renewals.push(Renewal { lease, ttl, timeout: held.request.terms.timeout() });
+                    due.renewals.push(Renewal { lease, ttl, timeout: held.claim.terms.timeout() });
                 }
                 Step::Renew { .. } | Step::Rest { .. } => plan(held, now, &mut self.due),
             }
         }
         due.next = self.due.first_key_value().map(|(&(moment, _), _)| moment);
+        // Leases come and go: once more before the keeper sleeps for good, or each of them would wake it.
+        if due.next.is_none() && self.acquired_at_last_look != self.metrics.acquired {
+            due.next = Some(now + LINGER);
+        }
+        self.acquired_at_last_look = self.metrics.acquired;
         self.keeper_sleeps_until = due.next.unwrap_or(Moment::from_micros(u64::MAX));
         due
     }

@@ -29,7 +29,7 @@ const LONGEST_STAGGER: Duration = Duration::from_secs(1);
 pub(crate) fn start(client: Arc<Client>, name: Name, attempt: Attempt) {
     let tasks = client.tasks.clone();
     let mut seek = Seek { client, name, attempt, is_done: false };
-    tasks.spawn(async move { seek.run().await });
+    tasks.start(async move { seek.run().await });
 }
 
 struct Seek {
@@ -56,7 +56,7 @@ impl Seek {
             let (Plan::Ask { waits }, Some(alarm)) = (plan, alarm) else {
                 return self.leave();
             };
-            let terms = self.attempt.request.terms;
+            let terms = self.attempt.claim.terms;
             let polls = self.client.opened().polls();
             let op = |attempt: &Attempt, not_after| attempt.op(waits, polls, not_after);
             let answer = send(&self.client, &self.name, &mut self.attempt, terms.timeout(), op).await;
@@ -89,7 +89,7 @@ impl Seek {
         let (client, name) = (&self.client, &self.name);
         match reply {
             Reply::Granted { fence } => {
-                let lease = Lease::granted(&self.attempt.request.terms, sent);
+                let lease = Lease::granted(&self.attempt.claim.terms, sent);
                 let placed = client.change(|table, after| {
                     table.seek_granted(name, &self.attempt, lease, fence, client.session(), after)
                 });
@@ -152,9 +152,9 @@ impl Seek {
     }
 
     fn undo(&self) {
-        let Attempt { token, replaces, haunted_until, request, .. } = &self.attempt;
+        let Attempt { token, replaces, haunted_until, claim, .. } = &self.attempt;
         for token in replaces.iter().chain([token]) {
-            release::leave(&self.client, self.name.clone(), token.clone(), *haunted_until, request.terms.ttl);
+            release::leave(&self.client, self.name.clone(), token.clone(), *haunted_until, claim.terms.ttl);
         }
     }
 }

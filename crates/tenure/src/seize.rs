@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use crate::acquire::{ask_store, unexpected};
+use crate::claim::Claim;
 use crate::client::Client;
-use crate::cohort::{Attempt, Request};
+use crate::cohort::Attempt;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::lease::Lease;
@@ -20,15 +21,14 @@ use crate::schedule::loss_kind;
 /// Asks for a lease with `op`, which gets the attempt and the moment after which it is to be refused.
 pub(crate) async fn seize(
     client: &Arc<Client>,
-    name: Name,
-    request: Request,
+    claim: Arc<Claim>,
     floor: u64,
     op: impl Fn(&Attempt, u64) -> Op,
 ) -> Result<Guard, Error> {
     let session = client.backend().await?.session();
-    let terms = request.terms;
+    let (terms, name) = (claim.terms, claim.name.clone());
     let floor = client.table.lock().floor_unless_closed()?.max(floor);
-    let attempt = Attempt::new(session, request, floor);
+    let attempt = Attempt::new(session, Arc::clone(&claim), floor);
     let mut seizing = Seizing { client, name: &name, attempt, is_done: false };
     let give_up = client.clock.now() + terms.timeout();
     let (reply, sent) = ask_store(client, &name, &mut seizing.attempt, give_up, op).await?;
@@ -41,7 +41,7 @@ pub(crate) async fn seize(
             });
             let turn = turn.inspect_err(|_: &Error| seizing.undo())?;
             seizing.is_done = true;
-            Ok(Guard::new(Arc::clone(client), turn, terms))
+            Ok(Guard::new(Arc::clone(client), turn, claim))
         }
         Reply::NotHeld { holder } => Err(Loss::new(name.clone(), loss_kind(holder.as_ref())).into()),
         reply => Err(unexpected(&reply)),
@@ -58,8 +58,8 @@ struct Seizing<'a> {
 
 impl Seizing<'_> {
     fn undo(&self) {
-        let Attempt { token, haunted_until, request, .. } = &self.attempt;
-        release::leave(self.client, self.name.clone(), token.clone(), *haunted_until, request.terms.ttl);
+        let Attempt { token, haunted_until, claim, .. } = &self.attempt;
+        release::leave(self.client, self.name.clone(), token.clone(), *haunted_until, claim.terms.ttl);
     }
 }
 

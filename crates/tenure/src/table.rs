@@ -5,7 +5,7 @@
 //!
 //! Leases and their schedule are in [`schedule`](crate::schedule).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::lease::Lease;
 use crate::loss::LossKind;
 use crate::metrics::Metrics;
-use crate::name::Name;
+use crate::name::{Name, NameMap};
 use crate::owner::{Session, Token};
 use crate::status::Busy;
 use crate::tenure::{SharedLease, Turn};
@@ -89,10 +89,12 @@ pub(crate) enum TurnEnd {
 
 pub(crate) struct Table {
     pub(crate) is_closed: bool,
-    pub(crate) cohorts: HashMap<Name, Cohort>,
+    pub(crate) cohorts: NameMap<Cohort>,
     /// When which lease is to be looked at.
     pub(crate) due: BTreeMap<(Moment, u64), Name>,
     pub(crate) keeper_sleeps_until: Moment,
+    /// How many turns had begun when the keeper last looked.
+    pub(crate) acquired_at_last_look: u64,
     pub(crate) next_id: u64,
     /// The highest fence that this client has seen.
     pub(crate) floor: u64,
@@ -104,9 +106,10 @@ impl Table {
     pub(crate) fn new(clock: Clock) -> Self {
         Table {
             is_closed: false,
-            cohorts: HashMap::new(),
+            cohorts: NameMap::default(),
             due: BTreeMap::new(),
             keeper_sleeps_until: Moment::from_micros(u64::MAX),
+            acquired_at_last_look: 0,
             next_id: 0,
             floor: 0,
             metrics: Metrics::default(),
@@ -125,18 +128,18 @@ impl Table {
             return Err(Error::closed());
         }
         let Some(cohort) = self.cohorts.get_mut(name) else {
-            let attempt = Attempt::new(session, seat.request.clone(), self.floor);
+            let attempt = Attempt::new(session, seat.claim.clone(), self.floor);
             let asking = Phase::Asking { token: attempt.token.clone(), early: None };
             self.cohorts.insert(name.clone(), Cohort::new(asking));
             return Ok(Sit::Ask(attempt));
         };
-        if !seat.request.waits
+        if !seat.waits
             && let Some(busy) = cohort.busy(self.clock.now())
         {
             return Ok(Sit::Refused(busy));
         }
         if matches!(cohort.phase, Phase::Idle) {
-            let attempt = Attempt::new(session, seat.request.clone(), self.floor);
+            let attempt = Attempt::new(session, seat.claim.clone(), self.floor);
             cohort.phase = Phase::Asking { token: attempt.token.clone(), early: None };
             return Ok(Sit::Ask(attempt));
         }
@@ -263,7 +266,7 @@ impl Table {
         }
         match cohort.seats.front() {
             Some(seat) => {
-                let attempt = Attempt::new(session, seat.request.clone(), self.floor);
+                let attempt = Attempt::new(session, seat.claim.clone(), self.floor);
                 cohort.phase = Phase::Seeking(Seeking::new(attempt.clone(), None));
                 after.seeks.push((name.clone(), attempt));
             }
@@ -278,7 +281,7 @@ impl Table {
             Some(Cohort { seats, phase: Phase::Seeking(seeking), .. })
                 if seeking.attempt.token == attempt.token && !seats.is_empty() && !self.is_closed =>
             {
-                let waits = seats.iter().any(|seat| seat.request.waits);
+                let waits = seats.iter().any(|seat| seat.waits);
                 (Plan::Ask { waits }, Some(Arc::clone(&seeking.alarm)))
             }
             _ => (Plan::Stop, None),
@@ -332,7 +335,7 @@ impl Table {
                     return Placed::Unwanted;
                 };
                 if !attempt.serves(seat) {
-                    let mut other = Attempt::new(session, seat.request.clone(), self.floor.max(fence));
+                    let mut other = Attempt::new(session, seat.claim.clone(), self.floor.max(fence));
                     other.replaces = Some(attempt.token.clone());
                     seeking.attempt = other.clone();
                     return Placed::Replace(other);
@@ -397,7 +400,7 @@ impl Table {
         let is_for = |seat: &Arc<Seat>| attempt.serves(seat);
         let lease = attempt
             .pair
-            .and_then(|pair| Lease::pushed(&attempt.request.terms, pair, grant.at, grant.term, now));
+            .and_then(|pair| Lease::pushed(&attempt.claim.terms, pair, grant.at, grant.term, now));
         if let Some(lease) = lease
             && grant.fence > attempt.floor
             && cohort.seats.front().is_some_and(is_for)
@@ -431,7 +434,7 @@ impl Table {
         let now = self.clock.now();
         let cohort = self.cohorts.get_mut(name).expect("add_lease made it");
         cohort.phase = Phase::Held { id: self.next_id };
-        if cohort.seats.iter().any(|seat| !seat.request.waits)
+        if cohort.seats.iter().any(|seat| !seat.waits)
             && let Some(busy) = cohort.busy(now)
         {
             cohort.refuse_tries(&busy, after);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use super::{Answer, Backend, Capability, Grant, Pending, Sink};
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::name::Name;
+use crate::name::{Name, NameMap};
 use crate::owner::{Session, SessionId, Token};
 use crate::record::{Now, Op, Record, Reply, Wake};
 use crate::sync::Mutex;
@@ -27,7 +27,7 @@ pub(crate) struct MemoryStore {
 
 #[derive(Default)]
 struct State {
-    records: HashMap<Name, Record>,
+    records: NameMap<Record>,
     /// The highest fence of the records that were dropped.
     floor: u64,
     sweep_at: usize,
