@@ -156,7 +156,7 @@ pub(crate) enum Phase {
         early: Option<Grant>,
     },
     /// A background task waits in the store's queue.
-    Seeking(Seeking),
+    Seeking(Box<Seeking>),
     /// The lease of this number passes from task to task.
     Held {
         id: u64,

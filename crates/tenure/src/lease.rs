@@ -11,8 +11,8 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::record::PROBATION;
 
-const MIN_TTL: Duration = Duration::from_millis(100);
-const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const MIN_TTL: Duration = Duration::from_millis(100);
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The longest pause before a renewal that failed is sent again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest that one command may take.
@@ -41,6 +41,12 @@ impl Terms {
         }
         if self.max_hold.is_some_and(|max_hold| max_hold < MIN_TTL) {
             return Err(Error::invalid("max_hold is below 100 ms; a lease can't be that short"));
+        }
+        if self.timeout.is_some_and(|timeout| timeout > self.ttl / 2) {
+            let (timeout, ttl) = (self.timeout.unwrap_or_default(), self.ttl);
+            return Err(Error::invalid(format!(
+                "timeout of {timeout:?} is more than half of the ttl of {ttl:?}; an answer that late is worth nothing"
+            )));
         }
         Ok(())
     }

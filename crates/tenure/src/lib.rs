@@ -1,4 +1,32 @@
-//! A distributed lock for people who can't afford two of something.
+//! A distributed lock for people who can't afford two of something: two cron jobs, two sellers of the last ticket, two writers of
+//! one file.
+//!
+//! A [`Domain`] is where names live; a [`Lock`] describes what is asked for; acquiring it yields a [`Guard`], which tells when it is
+//! lost, and gives the name back when it is dropped. [`Lock::run`] does all of it around a piece of work.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), tenure::Error> {
+//! # async fn save(fence: tenure::Fence) {}
+//! let domain = tenure::Domain::open("memory:").await?;
+//!
+//! domain.lock("orders/42").run(async |tenure| save(tenure.fence()).await).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is held, and for how long
+//! The store grants a *lease*: it ends by itself after its ttl unless it is renewed, which happens in the background for as long as the
+//! guard lives. So a process that dies frees its names, and one that hangs loses them. A holder is told *before* the store can give the
+//! name to another ([`Tenure::lost`], [`Tenure::is_held`]); a holder that was paused between its check and its write is stopped by its
+//! [`Fence`], if the resource checks it.
+//!
+//! # Dropping and cancelling
+//! Every future of this crate can be dropped at any time; each says what that does under *Cancel safety*. Every guard can be dropped
+//! anywhere, also outside a runtime.
+//!
+//! # Testing your own code
+//! [`testing`] has a store whose time you move, and whose clients you can cut off.
 
 mod acquire;
 mod backend;
@@ -34,18 +62,30 @@ pub mod testing;
 mod ticket;
 mod url;
 
+// Where names live, and what can be asked of it.
 pub use backend::Capability;
 pub use domain::Domain;
-pub use error::{Error, ErrorKind};
+pub use metrics::Metrics;
+pub use status::{Busy, Health, Holder, Status};
+pub use url::DomainUrl;
+
+// Asking for a name.
+pub use lock::{Attempt, Lock};
+pub use run::{Ran, Report};
+
+// Holding it.
 pub use fence::{Fence, HighWater, Stale};
 pub use guard::{Guard, Returned};
-pub use lock::{Attempt, Lock};
-pub use loss::{Loss, LossKind};
-pub use metrics::Metrics;
 pub use owner::Owner;
 pub use release::Release;
-pub use run::{Ran, Report};
-pub use status::{Busy, Health, Holder, Status};
 pub use tenure::Tenure;
 pub use ticket::Ticket;
-pub use url::DomainUrl;
+
+// What can go wrong.
+pub use error::{Error, ErrorKind};
+pub use loss::{Loss, LossKind};
+
+/// The examples of the README are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

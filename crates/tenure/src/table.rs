@@ -161,7 +161,9 @@ impl Table {
     /// What a task that waited in vain is told: who holds the name, or why nobody knows.
     pub(crate) fn in_vain(&self, name: &Name) -> Result<Busy, Error> {
         let cohort = self.cohorts.get(name);
-        if let Some(Cohort { phase: Phase::Seeking(Seeking { trouble: Some(error), .. }), .. }) = cohort {
+        if let Some(Cohort { phase: Phase::Seeking(seeking), .. }) = cohort
+            && let Some(error) = &seeking.trouble
+        {
             return Err(error.clone());
         }
         let known = cohort.and_then(|cohort| cohort.busy(self.clock.now()));
@@ -493,7 +495,7 @@ impl Table {
 }
 
 impl Seeking {
-    fn new(attempt: Attempt, busy: Option<Busy>) -> Self {
-        Seeking { attempt, busy, trouble: None, alarm: Arc::new(Notify::new()) }
+    fn new(attempt: Attempt, busy: Option<Busy>) -> Box<Self> {
+        Box::new(Seeking { attempt, busy, trouble: None, alarm: Arc::new(Notify::new()) })
     }
 }

@@ -126,6 +126,7 @@ pub(crate) struct RedisUrl {
     inner: Option<Inner>,
 }
 
+#[expect(dead_code, reason = "read by the stores that are not compiled in")]
 impl RedisUrl {
     pub(crate) fn topology(&self) -> &Topology {
         &self.topology
@@ -203,6 +204,7 @@ pub(crate) struct Credentials {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
 
+#[cfg_attr(not(test), expect(dead_code, reason = "read by the stores that are not compiled in"))]
 impl Secret {
     pub(crate) fn reveal(&self) -> &str {
         &self.0
@@ -229,6 +231,7 @@ pub(crate) struct Inner {
     degrade: Degrade,
 }
 
+#[expect(dead_code, reason = "read by the stores that are not compiled in")]
 impl Inner {
     /// Always a file URL.
     pub(crate) fn url(&self) -> &DomainUrl {

@@ -14,6 +14,7 @@ const MAX_NANOS: u128 = 100 * 365 * 24 * 3_600 * SECOND;
 const SECOND: u128 = 1_000_000_000;
 
 /// Parses a duration. Zero is one.
+#[cfg_attr(not(test), expect(dead_code, reason = "for options of the command line"))]
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, Error> {
     parse(text).map_err(|why| {
         let shown: String = text.chars().take(24).flat_map(char::escape_debug).collect();

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::lease::{MAX_TTL, MIN_TTL};
 use crate::url::hosts::secret;
 use crate::url::parse::{database, domain_url};
 use crate::url::scheme::{Kind, Scheme};
@@ -15,9 +16,6 @@ use crate::url::{
     ClientCertificate, Credentials, Degrade, DomainUrl, Inner, Replicas, Secret, Target, Tls, Topology,
     duration,
 };
-
-const TTL_MIN: Duration = Duration::from_millis(100);
-const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// An option, and the schemes for which it makes sense.
 type Known = (&'static str, fn(Scheme) -> bool);
@@ -213,7 +211,7 @@ fn any_duration(value: Value<'_>) -> Result<Duration, Error> {
 
 fn ttl(value: Value<'_>) -> Result<Duration, Error> {
     let ttl = any_duration(value)?;
-    if (TTL_MIN..=TTL_MAX).contains(&ttl) {
+    if (MIN_TTL..=MAX_TTL).contains(&ttl) {
         Ok(ttl)
     } else {
         Err(value.wrong("is out of range; write a duration from 100ms to 24h"))

@@ -1,0 +1,45 @@
+# `make test` is everything that a change must pass; it installs what it needs. `make bench` measures.
+.PHONY: test toolchain fmt lint unit schedules docs bench model fuzz deny
+
+# Permuted schedules need their own build: a mutex of the model in place of the real one.
+SCHEDULES := RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/schedules
+
+test: toolchain fmt lint unit schedules docs
+
+toolchain:
+	@command -v cargo >/dev/null || { echo "install Rust first: https://rustup.rs"; exit 1; }
+	@command -v cc >/dev/null || apt-get install --yes --quiet gcc libc6-dev
+	@cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+	@cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+
+fmt:
+	cargo fmt --all --check
+
+lint:
+	cargo clippy --workspace --all-targets --locked -- --deny warnings
+
+unit:
+	cargo test --workspace --lib --bins --tests --examples --locked
+	cargo test --workspace --doc --locked
+
+schedules:
+	$(SCHEDULES) cargo test --package tenure --lib --locked schedules
+
+docs:
+	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked --quiet
+
+# Speed, as ratios measured side by side in one run: prints a table, writes target/bench/results.json.
+bench:
+	cargo bench --package tenure --bench compare --locked -- $(ONLY)
+
+# The worlds of the model checker that take minutes.
+model:
+	TENURE_MODEL=large cargo test --release --package tenure --lib --locked model -- --nocapture
+
+# More cases for every property test.
+fuzz:
+	PROPTEST_CASES=100000 cargo test --release --workspace --lib --locked
+
+# Licences and advisories of the dependencies; needs cargo-deny.
+deny:
+	cargo deny check
