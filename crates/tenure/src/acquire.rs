@@ -26,7 +26,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) enum Outcome {
     Turn(Arc<Turn>),
-    Busy(Busy),
+    Busy(Box<Busy>),
 }
 
 /// Waits for a turn on the name, at most until `limit`.
@@ -42,7 +42,7 @@ pub(crate) async fn acquire(
     let (name, seat) = (&claim.name, Seat::new(Arc::clone(claim), waits));
     let mut sitting = Sitting { client, name, seat, attempt: None, is_seated: false };
     match client.table.lock().sit(name, &sitting.seat, session)? {
-        Sit::Refused(busy) => return Ok(Outcome::Busy(busy)),
+        Sit::Refused(busy) => return Ok(Outcome::Busy(Box::new(busy))),
         Sit::Wait => sitting.is_seated = true,
         Sit::Ask(attempt) => sitting.attempt = Some(attempt),
     }
@@ -93,7 +93,8 @@ impl Sitting<'_> {
             Ok((Reply::Busy { holding, waiters }, _)) => {
                 self.attempt = None;
                 client.change(|table, after| table.ask_ended(name, None, client.session(), after));
-                return Ok(Some(Outcome::Busy(Busy { holder: Some(Holder::new(holding)), waiters })));
+                let busy = Busy { holder: Some(Holder::new(holding)), waiters };
+                return Ok(Some(Outcome::Busy(Box::new(busy))));
             }
             Ok((reply, _)) => unexpected(&reply),
             Err(error) => error,
@@ -130,7 +131,10 @@ impl Sitting<'_> {
             Some(Call::Turn(turn)) => Ok(Outcome::Turn(turn)),
             Some(Call::Busy(busy)) => Ok(Outcome::Busy(busy)),
             Some(Call::Failed(error)) => Err(error),
-            None => self.client.table.lock().in_vain(self.name).map(Outcome::Busy),
+            None => {
+                let busy = self.client.table.lock().in_vain(self.name)?;
+                Ok(Outcome::Busy(Box::new(busy)))
+            }
         }
     }
 

@@ -50,7 +50,7 @@ enum Slot {
 #[derive(Debug)]
 pub(crate) enum Call {
     Turn(Arc<Turn>),
-    Busy(Busy),
+    Busy(Box<Busy>),
     Failed(Error),
 }
 
@@ -226,7 +226,7 @@ impl Cohort {
         let (waiting, tries) = self.seats.drain(..).partition(|seat| seat.waits);
         self.seats = waiting;
         let tries: VecDeque<Arc<Seat>> = tries;
-        after.wake(tries.iter().filter_map(|seat| seat.call(Call::Busy(busy.clone()))));
+        after.wake(tries.iter().filter_map(|seat| seat.call(Call::Busy(Box::new(busy.clone())))));
     }
 }
 

@@ -163,7 +163,6 @@ impl Guard {
         self.is_done = true;
         self.tenure.0.end();
         self.client.change(|table, after| table.forget_lease(&lease, self.client.session(), after));
-        lease.tell();
         Ok(Ticket::new(lease.name.clone(), lease.token.clone(), self.fence(), ttl))
     }
 

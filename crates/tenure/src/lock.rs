@@ -16,6 +16,7 @@ use crate::name::Name;
 use crate::record::Op;
 use crate::seize;
 use crate::status::Busy;
+use crate::tenure::Turn;
 
 /// A claim on a name: options, and the verbs `acquire`, `try_acquire`, `run` and `take_over`.
 ///
@@ -105,9 +106,10 @@ impl Lock {
     /// # }
     /// ```
     pub async fn acquire(&self) -> Result<Guard, Error> {
-        match self.attempt(true, None).await? {
-            Attempt::Acquired(guard) => Ok(guard),
-            Attempt::Busy(_) => unreachable!("a task that waits without a limit is never told busy"),
+        let claim = self.claim()?;
+        match acquire::acquire(&self.client, claim, true, None).await? {
+            Outcome::Turn(turn) => Ok(self.guard(claim, turn)),
+            Outcome::Busy(_) => unreachable!("a task that waits without a limit is never told busy"),
         }
     }
 
@@ -196,14 +198,16 @@ impl Lock {
     async fn attempt(&self, waits: bool, limit: Option<Moment>) -> Result<Attempt, Error> {
         let claim = self.claim()?;
         match acquire::acquire(&self.client, claim, waits, limit).await? {
-            Outcome::Turn(turn) => {
-                Ok(Attempt::Acquired(Guard::new(Arc::clone(&self.client), turn, Arc::clone(claim))))
-            }
+            Outcome::Turn(turn) => Ok(Attempt::Acquired(self.guard(claim, turn))),
             Outcome::Busy(busy) => {
                 self.client.table.lock().metrics.busy += 1;
-                Ok(Attempt::Busy(busy))
+                Ok(Attempt::Busy(*busy))
             }
         }
+    }
+
+    fn guard(&self, claim: &Arc<Claim>, turn: Arc<Turn>) -> Guard {
+        Guard::new(Arc::clone(&self.client), turn, Arc::clone(claim))
     }
 
     fn claim(&self) -> Result<&Arc<Claim>, Error> {

@@ -122,7 +122,6 @@ impl Returning {
             table.metrics.passed += u64::from(end == TurnEnd::Passed);
             end
         });
-        turn.lease.tell();
         tracing::debug!(name = %turn.lease.name, fence = turn.fence.get(), ?end, "released");
         (end == TurnEnd::GiveBack).then(|| Returning {
             client: Arc::clone(client),

@@ -29,7 +29,7 @@ const LONGEST_STAGGER: Duration = Duration::from_secs(1);
 pub(crate) fn start(client: Arc<Client>, name: Name, attempt: Attempt) {
     let tasks = client.tasks.clone();
     let mut seek = Seek { client, name, attempt, is_done: false };
-    tasks.start(async move { seek.run().await });
+    tasks.spawn(async move { seek.run().await });
 }
 
 struct Seek {

@@ -7,7 +7,6 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Waker};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -40,19 +39,6 @@ impl Tasks {
             let _running = running;
             work.await;
         });
-    }
-
-    /// Starts work whose first step is taken here and now: its request goes out at once, and work that a store in this process
-    /// answers is done before this returns.
-    pub(crate) fn start(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let mut work = Box::pin(work);
-        // Timers can only be made inside a runtime. Whatever is woken for nothing here is asked again by the spawned task.
-        let is_in_runtime = cfg!(shuttle) || Handle::try_current().is_ok();
-        let mut nobody = Context::from_waker(Waker::noop());
-        if is_in_runtime && work.as_mut().poll(&mut nobody).is_ready() {
-            return;
-        }
-        self.spawn(work);
     }
 
     /// Starts work that ends by itself when its client is gone.

@@ -66,10 +66,14 @@ impl SharedLease {
         self.loss.get_or_init(|| Loss::new(self.name.clone(), kind))
     }
 
-    /// Wakes whoever waits for the loss, after it, or the end of a turn, was entered.
+    /// Wakes whoever waits for the loss, after it was entered.
     pub(crate) fn tell(&self) {
-        // Before this load the loss was entered, and before a watcher looks at it, it is counted: one of them sees the other.
+        // The loss was entered before this, and a watcher is counted before it looks for one: each sees the other, or is seen.
         fence(Ordering::SeqCst);
+        self.wake_watchers();
+    }
+
+    fn wake_watchers(&self) {
         if self.watchers.load(Ordering::SeqCst) > 0 {
             self.changed.notify_waiters();
         }
@@ -104,13 +108,15 @@ impl Turn {
         Turn { lease, fence: Fence::new(fence), started, is_over: AtomicBool::new(false) }
     }
 
-    /// Ends the turn; false when it was over before.
+    /// Ends the turn, and tells whoever watches it; false when it was over before.
     pub(crate) fn end(&self) -> bool {
-        !self.is_over.swap(true, Ordering::AcqRel)
+        let was_over = self.is_over.swap(true, Ordering::SeqCst);
+        self.lease.wake_watchers();
+        !was_over
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+        self.is_over.load(Ordering::SeqCst)
     }
 }
 

@@ -33,10 +33,7 @@ struct Store {
 
 impl Store {
     fn new(fast_per_mille: f64) -> Self {
-        Store {
-            record: Record::new(0),
-            fast_per_mille,
-        }
+        Store { record: Record::new(0), fast_per_mille }
     }
 
     /// The store's clock at a moment of the holder's.
@@ -65,30 +62,19 @@ impl Store {
     }
 
     fn renew(&mut self, who: &str, ttl: Duration, now: Moment) -> Reply {
-        let op = Op::Renew {
-            token: token(who),
-            ttl,
-            floor: 0,
-        };
+        let op = Op::Renew { token: token(who), ttl, floor: 0 };
         self.apply(op, now).0
     }
 
     fn release(&mut self, who: &str, now: Moment) -> Vec<Wake> {
-        let op = Op::Release {
-            token: token(who),
-            used: 0,
-        };
+        let op = Op::Release { token: token(who), used: 0 };
         self.apply(op, now).1
     }
 
     /// Whether anyone else could have the name now.
     fn would_give_away(&self, who: &str, now: Moment) -> bool {
         let mut copy = self.record.clone();
-        let renewal = Op::Renew {
-            token: token(who),
-            ttl: Duration::ZERO,
-            floor: 0,
-        };
+        let renewal = Op::Renew { token: token(who), ttl: Duration::ZERO, floor: 0 };
         let reply = copy.apply(renewal, self.clock(now), &mut Vec::new());
         !matches!(reply, Reply::Granted { .. })
     }

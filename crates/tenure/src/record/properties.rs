@@ -27,47 +27,15 @@ enum Event {
 /// An operation whose numbers are filled in when it is applied, because they depend on the state: a fence that was seen, a time.
 #[derive(Clone, Debug)]
 enum Draft {
-    Acquire {
-        who: u8,
-        ttl: Duration,
-        wait: u8,
-        floor: i64,
-        late: bool,
-    },
-    Renew {
-        who: u8,
-        ttl: Duration,
-        floor: i64,
-    },
-    Detach {
-        who: u8,
-        ttl: Duration,
-    },
-    Release {
-        who: u8,
-        used: u64,
-    },
-    Leave {
-        who: u8,
-    },
-    Adopt {
-        from: u8,
-        who: u8,
-        ttl: Duration,
-        late: bool,
-    },
-    TakeOver {
-        who: u8,
-        ttl: Duration,
-        late: bool,
-    },
-    Break {
-        who: u8,
-        off_by: u64,
-    },
-    Death {
-        who: u8,
-    },
+    Acquire { who: u8, ttl: Duration, wait: u8, floor: i64, late: bool },
+    Renew { who: u8, ttl: Duration, floor: i64 },
+    Detach { who: u8, ttl: Duration },
+    Release { who: u8, used: u64 },
+    Leave { who: u8 },
+    Adopt { from: u8, who: u8, ttl: Duration, late: bool },
+    TakeOver { who: u8, ttl: Duration, late: bool },
+    Break { who: u8, off_by: u64 },
+    Death { who: u8 },
     Inspect,
 }
 
@@ -133,10 +101,7 @@ struct Store {
 impl Store {
     fn new() -> Self {
         let (lease, wall) = (100 * START, WALL);
-        Store {
-            record: Record::new(0),
-            now: Now { lease, wall },
-        }
+        Store { record: Record::new(0), now: Now { lease, wall } }
     }
 
     fn pass(&mut self, ms: u64) {
@@ -166,57 +131,27 @@ impl Store {
         let start = self.record.last.saturating_sub(RANGE - 1);
         let not_after = |late| self.now.lease - u64::from(late);
         match draft {
-            Draft::Acquire {
-                who,
-                ttl,
-                wait,
-                floor,
-                late,
-            } => Op::Acquire {
+            Draft::Acquire { who, ttl, wait, floor, late } => Op::Acquire {
                 token: token(who),
                 ttl,
-                wait: [
-                    Wait::No,
-                    Wait::Join,
-                    Wait::Keep {
-                        place: START + u64::from(who),
-                    },
-                ][usize::from(wait)],
+                wait: [Wait::No, Wait::Join, Wait::Keep { place: START + u64::from(who) }][usize::from(wait)],
                 polls: false,
                 floor: start.saturating_add_signed(floor),
                 not_after: not_after(late),
             },
-            Draft::Renew { who, ttl, floor } => Op::Renew {
-                token: token(who),
-                ttl,
-                floor: start.saturating_add_signed(floor),
-            },
-            Draft::Detach { who, ttl } => Op::Detach {
-                token: token(who),
-                ttl,
-            },
-            Draft::Release { who, used } => Op::Release {
-                token: token(who),
-                used: start + used,
-            },
+            Draft::Renew { who, ttl, floor } => {
+                Op::Renew { token: token(who), ttl, floor: start.saturating_add_signed(floor) }
+            }
+            Draft::Detach { who, ttl } => Op::Detach { token: token(who), ttl },
+            Draft::Release { who, used } => Op::Release { token: token(who), used: start + used },
             Draft::Leave { who } => Op::Leave { token: token(who) },
-            Draft::Adopt { from, who, ttl, late } => Op::Adopt {
-                from: token(from),
-                token: taker(who),
-                ttl,
-                floor: 0,
-                not_after: not_after(late),
-            },
-            Draft::TakeOver { who, ttl, late } => Op::TakeOver {
-                token: taker(who),
-                ttl,
-                floor: 0,
-                not_after: not_after(late),
-            },
-            Draft::Break { who, off_by } => Op::Break {
-                token: token(who),
-                fence: start + off_by,
-            },
+            Draft::Adopt { from, who, ttl, late } => {
+                Op::Adopt { from: token(from), token: taker(who), ttl, floor: 0, not_after: not_after(late) }
+            }
+            Draft::TakeOver { who, ttl, late } => {
+                Op::TakeOver { token: taker(who), ttl, floor: 0, not_after: not_after(late) }
+            }
+            Draft::Break { who, off_by } => Op::Break { token: token(who), fence: start + off_by },
             Draft::Death { who } => Op::Death { token: token(who) },
             Draft::Inspect => Op::Inspect,
         }

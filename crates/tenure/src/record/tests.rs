@@ -19,15 +19,8 @@ struct Store {
 
 impl Store {
     fn new() -> Self {
-        let now = Now {
-            lease: START,
-            wall: WALL,
-        };
-        Store {
-            record: Record::new(0),
-            now,
-            wakes: Vec::new(),
-        }
+        let now = Now { lease: START, wall: WALL };
+        Store { record: Record::new(0), now, wakes: Vec::new() }
     }
 
     /// Lets time pass on both clocks.
@@ -44,14 +37,7 @@ impl Store {
 
     fn acquire_with(&mut self, who: &str, wait: Wait, floor: u64) -> Reply {
         let not_after = self.now.lease;
-        self.apply(Op::Acquire {
-            token: token(who),
-            ttl: TTL,
-            wait,
-            polls: false,
-            floor,
-            not_after,
-        })
+        self.apply(Op::Acquire { token: token(who), ttl: TTL, wait, polls: false, floor, not_after })
     }
 
     fn join(&mut self, who: &str) -> Reply {
@@ -67,18 +53,11 @@ impl Store {
     }
 
     fn renew(&mut self, who: &str, ttl: Duration) -> Reply {
-        self.apply(Op::Renew {
-            token: token(who),
-            ttl,
-            floor: 0,
-        })
+        self.apply(Op::Renew { token: token(who), ttl, floor: 0 })
     }
 
     fn release(&mut self, who: &str, used: u64) -> Reply {
-        self.apply(Op::Release {
-            token: token(who),
-            used,
-        })
+        self.apply(Op::Release { token: token(who), used })
     }
 
     fn leave(&mut self, who: &str) -> Reply {
@@ -90,38 +69,21 @@ impl Store {
     }
 
     fn detach(&mut self, who: &str) -> Reply {
-        self.apply(Op::Detach {
-            token: token(who),
-            ttl: TTL,
-        })
+        self.apply(Op::Detach { token: token(who), ttl: TTL })
     }
 
     fn adopt(&mut self, from: &str, who: &str) -> Reply {
         let not_after = self.now.lease;
-        self.apply(Op::Adopt {
-            from: token(from),
-            token: token(who),
-            ttl: TTL,
-            floor: 0,
-            not_after,
-        })
+        self.apply(Op::Adopt { from: token(from), token: token(who), ttl: TTL, floor: 0, not_after })
     }
 
     fn take_over(&mut self, who: &str) -> Reply {
         let not_after = self.now.lease;
-        self.apply(Op::TakeOver {
-            token: token(who),
-            ttl: TTL,
-            floor: 0,
-            not_after,
-        })
+        self.apply(Op::TakeOver { token: token(who), ttl: TTL, floor: 0, not_after })
     }
 
     fn break_lease(&mut self, who: &str, fence: u64) -> Reply {
-        self.apply(Op::Break {
-            token: token(who),
-            fence,
-        })
+        self.apply(Op::Break { token: token(who), fence })
     }
 
     /// Who holds the name, as `inspect` shows it.

@@ -17,18 +17,12 @@ fn the_deadline_counts_from_before_the_send_with_a_margin() {
 #[test]
 fn a_push_is_believed_from_when_the_store_made_it() {
     let sent = at(Duration::ZERO);
-    let pair = Pair {
-        sent,
-        server: STORE_START,
-    };
+    let pair = Pair { sent, server: STORE_START };
     let made = STORE_START + 300_000;
     let pushed = |received| Lease::pushed(&terms(TTL), pair, made, PROBATION, at(received));
     let prompt = pushed(Duration::from_millis(300)).unwrap();
     let margin = Duration::from_millis(10 + 2);
-    assert_eq!(
-        prompt.deadline(),
-        at(Duration::from_millis(1_300)) - margin - Duration::from_micros(300)
-    );
+    assert_eq!(prompt.deadline(), at(Duration::from_millis(1_300)) - margin - Duration::from_micros(300));
     let stopped = pushed(Duration::from_millis(5_300)).unwrap();
     assert!(is_over(&stopped, at(Duration::from_millis(5_300))));
     let late = pushed(Duration::from_millis(900)).unwrap();
@@ -41,17 +35,10 @@ fn a_push_is_believed_from_when_the_store_made_it() {
 
 #[test]
 fn a_push_after_a_jump_of_the_stores_clock_has_to_be_confirmed() {
-    let pair = Pair {
-        sent: at(Duration::ZERO),
-        server: STORE_START,
-    };
+    let pair = Pair { sent: at(Duration::ZERO), server: STORE_START };
     let pushed = |made| Lease::pushed(&terms(TTL), pair, made, PROBATION, at(300 * MS));
     assert!(pushed(STORE_START + 300_000).is_some());
-    assert_eq!(
-        pushed(STORE_START + 300_001),
-        None,
-        "more time than has passed here"
-    );
+    assert_eq!(pushed(STORE_START + 300_001), None, "more time than has passed here");
     assert_eq!(pushed(STORE_START - 1), None, "set back");
     assert_eq!(pushed(0), None);
     assert_eq!(pushed(u64::MAX), None);
@@ -59,10 +46,7 @@ fn a_push_after_a_jump_of_the_stores_clock_has_to_be_confirmed() {
 
 #[test]
 fn a_push_is_never_believed_for_longer_than_its_term() {
-    let pair = Pair {
-        sent: at(Duration::ZERO),
-        server: STORE_START,
-    };
+    let pair = Pair { sent: at(Duration::ZERO), server: STORE_START };
     let term = 100 * MS;
     let now = at(Duration::from_secs(1));
     let lease = Lease::pushed(&terms(TTL), pair, STORE_START + 1_000_000, term, now).unwrap();
@@ -77,9 +61,7 @@ fn the_unknown_is_not_lost() {
     lease.not_answered(asked);
     assert_eq!(
         lease.step(asked),
-        Step::Rest {
-            until: asked + 500 * MS
-        },
+        Step::Rest { until: asked + 500 * MS },
         "a twentieth of the ttl later, again"
     );
     assert_eq!(lease.step(asked + 500 * MS), Step::Renew { ttl: TTL });
@@ -89,16 +71,10 @@ fn the_unknown_is_not_lost() {
         "and it says so when time runs out"
     );
     lease.renewed(asked + 500 * MS, TTL);
-    assert_eq!(
-        lease.step(lease.deadline()),
-        Step::Over { unanswered: false },
-        "an answer settles it"
-    );
+    assert_eq!(lease.step(lease.deadline()), Step::Over { unanswered: false }, "an answer settles it");
     let mut day = Lease::granted(&terms(MAX_TTL), sent);
     day.not_answered(asked);
-    let again = Step::Rest {
-        until: asked + LONGEST_PAUSE,
-    };
+    let again = Step::Rest { until: asked + LONGEST_PAUSE };
     assert_eq!(day.step(asked), again, "no pause is longer than a second");
 }
 
@@ -110,11 +86,7 @@ fn a_renewal_never_shortens() {
     lease.renewed(sent + MS, 200 * MS);
     assert_eq!(lease.deadline(), before);
     lease.renewed(sent - Duration::from_secs(1), TTL);
-    assert_eq!(
-        lease.deadline(),
-        before,
-        "a late answer to an earlier renewal adds nothing"
-    );
+    assert_eq!(lease.deadline(), before, "a late answer to an earlier renewal adds nothing");
     lease.renewed(sent + MS, TTL);
     assert_eq!(lease.deadline(), before + MS);
 }

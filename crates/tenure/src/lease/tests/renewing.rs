@@ -8,37 +8,22 @@ fn renewed_at_a_third_of_the_term() {
     let sent = at(Duration::ZERO);
     let mut lease = Lease::granted(&terms(TTL), sent);
     let third = TTL / 3;
-    assert_eq!(
-        lease.step(at(third) - Duration::from_micros(1)),
-        Step::Rest { until: at(third) }
-    );
+    assert_eq!(lease.step(at(third) - Duration::from_micros(1)), Step::Rest { until: at(third) });
     assert_eq!(lease.step(at(third)), Step::Renew { ttl: TTL });
     lease.renewed(at(third), TTL);
-    assert_eq!(
-        lease.step(at(third)),
-        Step::Rest {
-            until: at(third + third)
-        }
-    );
+    assert_eq!(lease.step(at(third)), Step::Rest { until: at(third + third) });
     lease.verify(at(third + MS));
     assert_eq!(lease.step(at(third + MS)), Step::Renew { ttl: TTL });
 }
 
 #[test]
 fn the_first_renewal_of_a_hand_over_comes_at_a_third_of_its_probation() {
-    let pair = Pair {
-        sent: at(Duration::ZERO),
-        server: STORE_START,
-    };
+    let pair = Pair { sent: at(Duration::ZERO), server: STORE_START };
     let now = at(20 * MS);
     let lease = Lease::pushed(&terms(TTL), pair, STORE_START + 10_000, PROBATION, now).unwrap();
     let due = at(10 * MS + PROBATION / 3);
     assert_eq!(lease.step(now), Step::Rest { until: due });
-    assert_eq!(
-        lease.step(due),
-        Step::Renew { ttl: TTL },
-        "and asks for the full ttl"
-    );
+    assert_eq!(lease.step(due), Step::Renew { ttl: TTL }, "and asks for the full ttl");
 }
 
 #[test]
@@ -56,20 +41,14 @@ fn a_ttl_outside_of_100_ms_to_24_h_is_invalid() {
     for ttl in [100 * MS, TTL, day] {
         assert!(terms(ttl).check().is_ok(), "{ttl:?}");
     }
-    for ttl in [
-        Duration::ZERO,
-        100 * MS - Duration::from_nanos(1),
-        day + Duration::from_nanos(1),
-        Duration::MAX,
-    ] {
+    for ttl in
+        [Duration::ZERO, 100 * MS - Duration::from_nanos(1), day + Duration::from_nanos(1), Duration::MAX]
+    {
         let error = terms(ttl).check().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{ttl:?}");
         assert!(error.to_string().contains("100 ms to 24 h"), "{error}");
     }
-    let held_for = |max_hold| Terms {
-        max_hold: Some(max_hold),
-        ..terms(TTL)
-    };
+    let held_for = |max_hold| Terms { max_hold: Some(max_hold), ..terms(TTL) };
     assert!(held_for(100 * MS).check().is_ok());
     assert_eq!(held_for(99 * MS).check().unwrap_err().kind(), ErrorKind::Invalid);
 }
@@ -79,30 +58,23 @@ fn a_command_may_take_a_quarter_of_the_ttl_and_no_more_than_two_seconds() {
     assert_eq!(terms(Duration::from_secs(1)).timeout(), 250 * MS);
     assert_eq!(terms(MAX_TTL).timeout(), LONGEST_TIMEOUT);
     assert_eq!(Terms::new(TTL, Some(MS)).timeout(), MS);
+    assert!(Terms::new(TTL, Some(TTL / 2)).check().is_ok());
+    let late = Terms::new(TTL, Some(TTL / 2 + MS)).check().unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Invalid, "an answer that late is worth nothing");
 }
 
 #[test]
 fn without_renewal_a_lease_lasts_for_one_ttl() {
-    let fixed = Terms {
-        renewed: false,
-        ..terms(TTL)
-    };
+    let fixed = Terms { renewed: false, ..terms(TTL) };
     assert!(!fixed.can_be_passed());
     let lease = Lease::granted(&fixed, at(Duration::ZERO));
     let until = lease.deadline();
     assert_eq!(lease.step(at(Duration::from_secs(9))), Step::Rest { until });
-    let pair = Pair {
-        sent: at(Duration::ZERO),
-        server: STORE_START,
-    };
+    let pair = Pair { sent: at(Duration::ZERO), server: STORE_START };
     let mut pushed = Lease::pushed(&fixed, pair, STORE_START, PROBATION, at(Duration::ZERO)).unwrap();
     let due = at(PROBATION / 3);
     let ttl = at(TTL).since(due);
-    assert_eq!(
-        pushed.step(due),
-        Step::Renew { ttl },
-        "out of probation, to one ttl since the grant"
-    );
+    assert_eq!(pushed.step(due), Step::Renew { ttl }, "out of probation, to one ttl since the grant");
     pushed.renewed(due, ttl);
     let until = pushed.deadline();
     assert_eq!(pushed.step(at(Duration::from_secs(9))), Step::Rest { until });
@@ -111,30 +83,16 @@ fn without_renewal_a_lease_lasts_for_one_ttl() {
 // R4.3
 #[test]
 fn a_renewal_by_hand_starts_another_ttl() {
-    let fixed = Terms {
-        renewed: false,
-        ..terms(TTL)
-    };
+    let fixed = Terms { renewed: false, ..terms(TTL) };
     let mut lease = Lease::granted(&fixed, at(Duration::ZERO));
     let now = at(Duration::from_secs(8));
     assert_eq!(lease.renewal_by_hand(now), TTL);
     lease.renewed(now, TTL);
     let until = now + believed(TTL);
-    assert_eq!(
-        lease.step(now + Duration::from_secs(5)),
-        Step::Rest { until },
-        "still not by itself"
-    );
-    let capped = Terms {
-        max_hold: Some(TTL),
-        ..terms(TTL)
-    };
+    assert_eq!(lease.step(now + Duration::from_secs(5)), Step::Rest { until }, "still not by itself");
+    let capped = Terms { max_hold: Some(TTL), ..terms(TTL) };
     let mut capped = Lease::granted(&capped, at(Duration::ZERO));
-    assert_eq!(
-        capped.renewal_by_hand(now),
-        Duration::from_secs(2),
-        "max_hold caps this too"
-    );
+    assert_eq!(capped.renewal_by_hand(now), Duration::from_secs(2), "max_hold caps this too");
 }
 
 #[test]

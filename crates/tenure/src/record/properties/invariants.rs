@@ -26,14 +26,7 @@ impl Promises {
             self.detached |= matches!(op, Op::Detach { .. });
         }
         for wake in wakes {
-            if let Wake::Granted {
-                token,
-                fence,
-                at,
-                term,
-                ..
-            } = wake
-            {
+            if let Wake::Granted { token, fence, at, term, .. } = wake {
                 assert_eq!(*at, now.lease);
                 self.promise(token.clone(), *fence, at + micros(*term));
             }
@@ -74,10 +67,7 @@ impl Promises {
     fn promise(&mut self, token: Token, fence: u64, until: u64) {
         let mut known = 0;
         if let Some((holder, promised)) = self.held.take() {
-            assert!(
-                holder == token || self.ran_out,
-                "promised to one, granted to another (I1)"
-            );
+            assert!(holder == token || self.ran_out, "promised to one, granted to another (I1)");
             if holder == token && fence == self.start {
                 known = promised;
             } else {
@@ -122,10 +112,7 @@ fn without_times(mut record: Record) -> Record {
 fn without_time_left(mut reply: Reply) -> Reply {
     match &mut reply {
         Reply::Waiting { holding, .. } | Reply::Busy { holding, .. } => holding.left = Duration::ZERO,
-        Reply::Seen {
-            holding: Some(holding),
-            ..
-        } => holding.left = Duration::ZERO,
+        Reply::Seen { holding: Some(holding), .. } => holding.left = Duration::ZERO,
         _ => {}
     }
     reply
@@ -201,13 +188,18 @@ proptest! {
         }
         let op = store.op(draft);
         // A waiter leaves; it does not release, has no ticket to be adopted, and can't be broken.
-        if let Op::Release { token, .. } | Op::Break { token, .. } | Op::Adopt { from: token, .. } = &op {
-            prop_assume!(store.record.queue.iter().all(|waiter| waiter.token != *token));
+        let waits = |token| store.record.queue.iter().any(|waiter| waiter.token == *token);
+        if let Op::Release { token, .. } | Op::Break { token, .. } | Op::Adopt { from: token, .. } = &op
+            && waits(token)
+        {
+            return Ok(());
         }
         let (first, _) = store.apply(op.clone());
         let once = store.clone();
         store.pass(later);
-        prop_assume!(store.holder() == once.holder());
+        if store.holder() != once.holder() {
+            return Ok(());
+        }
         let op = again(&op, store.now);
         let (second, wakes) = store.apply(op.clone());
         if first == Reply::TooLate {

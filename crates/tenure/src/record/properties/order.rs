@@ -68,12 +68,7 @@ struct Clients {
 
 impl Clients {
     fn new() -> Self {
-        Clients {
-            store: Store::new(),
-            states: vec![State::Out; 8],
-            came: 0,
-            used: 0,
-        }
+        Clients { store: Store::new(), states: vec![State::Out; 8], came: 0, used: 0 }
     }
 
     fn send(&mut self, op: Op) -> Reply {
@@ -99,13 +94,7 @@ impl Clients {
             .iter()
             .position(|other| matches!(other, State::Waiting { came: earlier, .. } if *earlier < came));
         assert_eq!(overtaken, None, "overtaken by {who} (R1.1)");
-        assert!(
-            !self
-                .states
-                .iter()
-                .any(|other| matches!(other, State::Holding { .. })),
-            "two holders"
-        );
+        assert!(!self.states.iter().any(|other| matches!(other, State::Holding { .. })), "two holders");
         self.run(who, fence);
     }
 
@@ -127,9 +116,7 @@ impl Clients {
         match self.send(op) {
             Reply::Granted { fence } => self.granted(who, fence),
             Reply::Waiting { place, .. } => match &mut self.states[who] {
-                State::Waiting {
-                    place: known, silent, ..
-                } => {
+                State::Waiting { place: known, silent, .. } => {
                     assert!(*known == 0 || *known == place, "it keeps its place");
                     (*known, *silent) = (place, 0);
                 }
@@ -140,13 +127,10 @@ impl Clients {
     }
 
     fn holder(&self) -> Option<(usize, u64)> {
-        self.states
-            .iter()
-            .enumerate()
-            .find_map(|(who, state)| match state {
-                State::Holding { fence } => Some((who, *fence)),
-                _ => None,
-            })
+        self.states.iter().enumerate().find_map(|(who, state)| match state {
+            State::Holding { fence } => Some((who, *fence)),
+            _ => None,
+        })
     }
 
     fn act(&mut self, action: Action) {
@@ -154,11 +138,7 @@ impl Clients {
             Action::Join(who) if self.states[usize::from(who)] == State::Out => {
                 self.came += 1;
                 let came = self.came;
-                self.states[usize::from(who)] = State::Waiting {
-                    came,
-                    place: 0,
-                    silent: 0,
-                };
+                self.states[usize::from(who)] = State::Waiting { came, place: 0, silent: 0 };
                 self.acquire(usize::from(who), Wait::Join);
             }
             Action::Kill(who) => self.states[usize::from(who)] = State::Dead,
@@ -185,15 +165,8 @@ impl Clients {
                 }
             }
             Action::TakeOver(who) if self.states[usize::from(who)] == State::Out => {
-                let op = Op::TakeOver {
-                    token: token(who),
-                    ttl: TTL,
-                    floor: 0,
-                    not_after: u64::MAX,
-                };
-                let Reply::Granted { fence } = self.send(op) else {
-                    panic!("refused")
-                };
+                let op = Op::TakeOver { token: token(who), ttl: TTL, floor: 0, not_after: u64::MAX };
+                let Reply::Granted { fence } = self.send(op) else { panic!("refused") };
                 self.run(usize::from(who), fence);
             }
             Action::SetBack { lease_ms, wall_ms } => {
@@ -208,11 +181,7 @@ impl Clients {
         self.store.pass(STEP);
         if let Some((who, _)) = self.holder() {
             let token = token(u8::try_from(who).unwrap());
-            let renewal = Op::Renew {
-                token,
-                ttl: TTL,
-                floor: 0,
-            };
+            let renewal = Op::Renew { token, ttl: TTL, floor: 0 };
             assert!(matches!(self.send(renewal), Reply::Granted { .. }));
         }
         for who in 0..self.states.len() {

@@ -32,28 +32,14 @@ fn a_grant_is_above_the_floor_of_its_client() {
     }
     let not_after = START;
     let (a, ttl) = (token("a"), TTL);
-    let adopt = Op::Adopt {
-        from: token("z"),
-        token: a.clone(),
-        ttl,
-        floor,
-        not_after,
-    };
-    let take_over = Op::TakeOver {
-        token: a,
-        ttl,
-        floor,
-        not_after,
-    };
+    let adopt = Op::Adopt { from: token("z"), token: a.clone(), ttl, floor, not_after };
+    let take_over = Op::TakeOver { token: a, ttl, floor, not_after };
     for op in [adopt, take_over] {
         let mut store = Store::new();
         fence(store.join("z"));
         assert!(fence(store.apply(op)) > floor);
     }
-    let mut store = Store {
-        record: Record::new(floor),
-        ..Store::new()
-    };
+    let mut store = Store { record: Record::new(floor), ..Store::new() };
     assert_eq!(fence(store.join("a")), floor + 1, "the store's own memory");
 }
 
@@ -62,22 +48,10 @@ fn a_grant_is_above_the_floor_of_its_client() {
 fn a_renewal_raises_a_fence_that_is_not_above_the_floor() {
     let mut store = Store::new();
     let first = fence(store.join("a"));
-    let renew = |floor| Op::Renew {
-        token: token("a"),
-        ttl: TTL,
-        floor,
-    };
+    let renew = |floor| Op::Renew { token: token("a"), ttl: TTL, floor };
     assert_eq!(fence(store.apply(renew(first - 1))), first);
-    assert_eq!(
-        fence(store.apply(renew(first))),
-        first + RANGE,
-        "above all that was reserved"
-    );
-    assert_eq!(
-        fence(store.apply(renew(first))),
-        first + RANGE,
-        "its retry finds it raised"
-    );
+    assert_eq!(fence(store.apply(renew(first))), first + RANGE, "above all that was reserved");
+    assert_eq!(fence(store.apply(renew(first))), first + RANGE, "its retry finds it raised");
     assert_eq!(fence(store.acquire_with("a", Wait::Join, 0)), first + RANGE);
 }
 
@@ -88,21 +62,12 @@ fn a_release_gives_back_the_fences_that_were_not_used() {
         let mut store = Store::new();
         fence(store.join("a"));
         store.release("a", used);
-        assert_eq!(
-            fence(store.join("b")),
-            WALL + next,
-            "used up to {}",
-            used.saturating_sub(WALL)
-        );
+        assert_eq!(fence(store.join("b")), WALL + next, "used up to {}", used.saturating_sub(WALL));
     }
     let mut store = Store::new();
     fence(store.join("a"));
     store.release("a", u64::MAX);
-    assert_eq!(
-        fence(store.join("b")),
-        WALL + RANGE,
-        "never more than was reserved"
-    );
+    assert_eq!(fence(store.join("b")), WALL + RANGE, "never more than was reserved");
 }
 
 #[test]

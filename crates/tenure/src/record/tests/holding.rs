@@ -24,11 +24,7 @@ fn a_lease_ends_with_the_millisecond_that_holds_its_last_microsecond() {
     let granted = store.now.lease;
     fence(store.join("a"));
     store.now.lease = granted + 10_000 * MS;
-    assert_eq!(
-        store.left(),
-        Duration::ZERO,
-        "never ended before its ttl is over (I2)"
-    );
+    assert_eq!(store.left(), Duration::ZERO, "never ended before its ttl is over (I2)");
     store.now.lease = granted + 10_000 * MS + 1;
     assert_eq!(store.holder(), None);
     assert_eq!(store.renew("a", TTL), not_held(""));
@@ -50,32 +46,11 @@ fn nothing_that_the_holder_sends_shortens_its_lease() {
     fence(store.join("a"));
     let short = Duration::from_secs(1);
     let (a, not_after) = (token("a"), store.now.lease);
-    let acquire = Op::Acquire {
-        token: a.clone(),
-        ttl: short,
-        wait: Wait::Join,
-        polls: false,
-        floor: 0,
-        not_after,
-    };
-    let renew = Op::Renew {
-        token: a.clone(),
-        ttl: short,
-        floor: 0,
-    };
-    let adopt = Op::Adopt {
-        from: token("z"),
-        token: a.clone(),
-        ttl: short,
-        floor: 0,
-        not_after,
-    };
-    let take_over = Op::TakeOver {
-        token: a.clone(),
-        ttl: short,
-        floor: 0,
-        not_after,
-    };
+    let acquire =
+        Op::Acquire { token: a.clone(), ttl: short, wait: Wait::Join, polls: false, floor: 0, not_after };
+    let renew = Op::Renew { token: a.clone(), ttl: short, floor: 0 };
+    let adopt = Op::Adopt { from: token("z"), token: a.clone(), ttl: short, floor: 0, not_after };
+    let take_over = Op::TakeOver { token: a.clone(), ttl: short, floor: 0, not_after };
     let detach = Op::Detach { token: a, ttl: short };
     for op in [acquire, renew, adopt, take_over, detach] {
         fence(store.apply(op.clone()));
@@ -91,11 +66,7 @@ fn a_renewal_looks_at_the_holder_only() {
     store.pass(9_700).join("b");
     let before = store.record.clone();
     assert_eq!(store.renew("b", TTL), not_held("a"));
-    assert_eq!(
-        store.pass(301).renew("a", TTL),
-        not_held(""),
-        "it is over, and stays over"
-    );
+    assert_eq!(store.pass(301).renew("a", TTL), not_held(""), "it is over, and stays over");
     assert_eq!(store.record, before, "and it settles nothing");
 }
 
@@ -126,11 +97,7 @@ fn of_two_adopters_one_wins() {
     let second = fence(store.pass(1_000).adopt("a", "x"));
     assert!(second > first + RANGE - 1, "what the first used is not known");
     assert_eq!(store.adopt("a", "y"), not_held("x"));
-    assert_eq!(
-        fence(store.pass(1_000).adopt("a", "x")),
-        second,
-        "a retry finds its own token"
-    );
+    assert_eq!(fence(store.pass(1_000).adopt("a", "x")), second, "a retry finds its own token");
     assert_eq!(store.left(), TTL);
     assert_eq!(store.renew("a", TTL), not_held("x"), "the old token is void");
     assert_eq!(store.adopt("nobody", "z"), not_held("x"));
@@ -146,11 +113,7 @@ fn a_detached_lease_outlives_its_process_until_it_is_adopted() {
     assert_eq!(store.holder().as_deref(), Some("a"));
     fence(store.adopt("a", "b"));
     store.death("b");
-    assert_eq!(
-        store.holder(),
-        None,
-        "who adopted it holds it with its own process"
-    );
+    assert_eq!(store.holder(), None, "who adopted it holds it with its own process");
     fence(store.join("c"));
     store.detach("c");
     store.pass(10_001);
@@ -222,11 +185,7 @@ fn inspecting_changes_nothing() {
     store.pass(501);
     assert_eq!(store.queue(), "c", "the silent are not shown");
     let left = Duration::from_millis(10_000 - 1_501);
-    let seen = Holding {
-        token: token("a"),
-        fence: first,
-        left,
-    };
+    let seen = Holding { token: token("a"), fence: first, left };
     assert_eq!(store.holding(), Some(seen));
 }
 

@@ -8,9 +8,7 @@ fn waiters_are_served_in_the_order_in_which_they_came() {
     let mut store = Store::new();
     fence(store.join("a"));
     for (ahead_of_it, who) in ["c", "b", "d"].into_iter().enumerate() {
-        let Reply::Waiting { ahead, holding, .. } = store.join(who) else {
-            panic!("{who} has to wait")
-        };
+        let Reply::Waiting { ahead, holding, .. } = store.join(who) else { panic!("{who} has to wait") };
         assert_eq!(ahead, ahead_of_it);
         assert_eq!(holding.token, token("a"));
     }
@@ -48,23 +46,9 @@ fn probation_is_not_longer_than_the_lease_that_was_asked_for() {
     fence(store.join("a"));
     let ttl = Duration::from_millis(250);
     let not_after = store.now.lease;
-    store.apply(Op::Acquire {
-        token: token("b"),
-        ttl,
-        wait: Wait::Join,
-        polls: true,
-        floor: 0,
-        not_after,
-    });
+    store.apply(Op::Acquire { token: token("b"), ttl, wait: Wait::Join, polls: true, floor: 0, not_after });
     store.release("a", 0);
-    let [
-        Wake::Granted {
-            term, polls: true, ..
-        },
-    ] = store.wakes[..]
-    else {
-        panic!("{:?}", store.wakes)
-    };
+    let [Wake::Granted { term, polls: true, .. }] = store.wakes[..] else { panic!("{:?}", store.wakes) };
     assert_eq!((term, store.left()), (ttl, ttl));
     assert_eq!(store.holder().as_deref(), Some("b"));
 }
@@ -72,7 +56,8 @@ fn probation_is_not_longer_than_the_lease_that_was_asked_for() {
 // R1.2: an expired lease is noticed by whatever touches the name, and goes to the first waiter.
 #[test]
 fn every_touch_settles() {
-    let touches: [(&str, fn(&mut Store)); 8] = [
+    type Touch = fn(&mut Store);
+    let touches: [(&str, Touch); 8] = [
         ("join", |store| drop(store.join("x"))),
         ("try", |store| drop(store.try_now("x"))),
         ("release", |store| drop(store.release("x", 0))),
@@ -254,27 +239,9 @@ fn what_comes_too_late_is_refused_and_changes_nothing() {
     let now = store.now.lease;
     let late = |not_after| {
         let (token, ttl, floor) = (token("g"), TTL, u64::MAX / 2);
-        let acquire = |wait| Op::Acquire {
-            token: token.clone(),
-            ttl,
-            wait,
-            polls: false,
-            floor,
-            not_after,
-        };
-        let adopt = Op::Adopt {
-            from: super::token("a"),
-            token: token.clone(),
-            ttl,
-            floor,
-            not_after,
-        };
-        let take_over = Op::TakeOver {
-            token: token.clone(),
-            ttl,
-            floor,
-            not_after,
-        };
+        let acquire = |wait| Op::Acquire { token: token.clone(), ttl, wait, polls: false, floor, not_after };
+        let adopt = Op::Adopt { from: super::token("a"), token: token.clone(), ttl, floor, not_after };
+        let take_over = Op::TakeOver { token: token.clone(), ttl, floor, not_after };
         let waits = [Wait::No, Wait::Join, Wait::Keep { place: 5 }];
         waits.map(acquire).into_iter().chain([adopt, take_over])
     };
@@ -285,11 +252,7 @@ fn what_comes_too_late_is_refused_and_changes_nothing() {
         assert_eq!(store.wakes, []);
     }
     for op in late(now) {
-        assert_ne!(
-            store.apply(op.clone()),
-            Reply::TooLate,
-            "{op:?}: in its last µs it is in time"
-        );
+        assert_ne!(store.apply(op.clone()), Reply::TooLate, "{op:?}: in its last µs it is in time");
     }
 }
 
@@ -299,9 +262,7 @@ fn a_try_takes_only_what_nobody_living_waits_for() {
     let mut store = Store::new();
     fence(store.try_now("a"));
     store.join("b");
-    let Reply::Busy { holding, waiters } = store.try_now("c") else {
-        panic!("it is held")
-    };
+    let Reply::Busy { holding, waiters } = store.try_now("c") else { panic!("it is held") };
     assert_eq!((holding.token, waiters), (token("a"), 1));
     assert_eq!(store.queue(), "b", "a try does not wait");
     store.pass(9_800).join("b");

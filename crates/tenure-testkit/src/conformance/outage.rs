@@ -1,0 +1,147 @@
+//! A client that can't reach its store: nothing is entered, every verb says the same, and all of it passes.
+
+use std::time::Duration;
+
+use tenure::{Attempt, Error, ErrorKind, Ticket};
+
+use super::fixture::{Client, Fixture};
+use super::time::{LONG, NAME, SHORT, drive, enqueue, eventually, granted, hold, is_free, lock, look, queue};
+
+#[track_caller]
+fn is_unavailable<T>(answer: Result<T, Error>) {
+    match answer {
+        Ok(_) => panic!("it was answered"),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            assert!(error.is_transient());
+        }
+    }
+}
+
+// R0.2, R0.5, R4.4
+pub(super) async fn a_store_out_of_reach_is_one_typed_error(f: &impl Fixture) {
+    let a = f.client().await;
+    let domain = a.domain();
+    // Opened, and known to work.
+    let holder = {
+        let guard = hold(&a).await;
+        let holder = look(domain).await.holder.expect("to be held");
+        guard.release().await.expect("to release");
+        holder
+    };
+    a.cut_off().await;
+    let lock = lock(&a).ttl(4 * SHORT);
+    is_unavailable(drive(f, lock.acquire()).await);
+    is_unavailable(drive(f, lock.try_acquire()).await);
+    is_unavailable(drive(f, lock.try_acquire_for(LONG)).await);
+    is_unavailable(drive(f, lock.run(async |_| ())).await);
+    is_unavailable(drive(f, lock.take_over()).await);
+    is_unavailable(drive(f, domain.inspect(NAME)).await);
+    is_unavailable(drive(f, domain.list("")).await);
+    is_unavailable(drive(f, domain.break_lock(NAME, &holder)).await);
+    is_unavailable(drive(f, domain.health()).await);
+    let ticket: Ticket = "tenure1/orders/42/1/10000/token"
+        .replace("orders/42", "orders%2F42")
+        .parse()
+        .expect("a ticket");
+    is_unavailable(drive(f, domain.adopt(&ticket)).await);
+    a.reconnect().await;
+}
+
+// R0.5
+pub(super) async fn it_recovers_without_a_restart(f: &impl Fixture) {
+    let a = f.client().await;
+    hold(&a).await.release().await.expect("to release");
+    for _ in 0..3 {
+        a.cut_off().await;
+        is_unavailable(drive(f, lock(&a).ttl(SHORT).acquire()).await);
+        a.reconnect().await;
+        eventually(f, async || {
+            lock(&a)
+                .try_acquire()
+                .await
+                .is_ok_and(|attempt| attempt.is_acquired())
+        })
+        .await;
+    }
+    is_free(f, a.domain()).await;
+}
+
+// R1.4: what failed left nothing behind, and can be repeated.
+pub(super) async fn a_failed_acquire_leaves_nothing_behind(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    a.cut_off().await;
+    is_unavailable(drive(f, lock(&a).ttl(SHORT).acquire()).await);
+    a.reconnect().await;
+    let guard = drive(f, lock(&b).acquire()).await.expect("to acquire");
+    assert!(queue(b.domain()).await.is_empty());
+    drop(guard);
+    is_free(f, b.domain()).await;
+}
+
+// R0.5: one that waits already outlasts an outage of a ttl, and no longer.
+pub(super) async fn a_waiter_learns_of_a_long_outage(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    let guard = hold(&a).await;
+    let waiting = b.domain().lock(NAME).ttl(SHORT).label("b");
+    let waiter = tokio::spawn(async move { waiting.acquire().await });
+    eventually(f, async || queue(a.domain()).await == ["b"]).await;
+    b.cut_off().await;
+    is_unavailable(drive(f, waiter).await.expect("no panic"));
+    eventually(f, async || queue(a.domain()).await.is_empty()).await;
+    b.reconnect().await;
+    drop(guard);
+    is_free(f, a.domain()).await;
+}
+
+// R1.1: a waiter that was silent for a while is skipped, and has its place again when it is back.
+pub(super) async fn a_waiter_that_comes_back_has_its_place(f: &impl Fixture) {
+    let (a, b, c) = (f.client().await, f.client().await, f.client().await);
+    let guard = hold(&a).await;
+    let first = enqueue(f, &b, "b").await;
+    let second = enqueue(f, &c, "c").await;
+    b.cut_off().await;
+    eventually(f, async || queue(a.domain()).await == ["c"]).await;
+    b.reconnect().await;
+    eventually(f, async || queue(a.domain()).await == ["b", "c"]).await;
+    drop(guard);
+    let guard = granted(f, first).await;
+    assert_eq!(queue(a.domain()).await, ["c"]);
+    drop(guard);
+    drop(granted(f, second).await);
+}
+
+// R1.3: granted while it could not hear of it. It never runs on that grant once its time is over, and the next one is served.
+pub(super) async fn a_grant_that_was_not_heard_goes_to_the_next(f: &impl Fixture) {
+    let (a, b, c) = (f.client().await, f.client().await, f.client().await);
+    let guard = hold(&a).await;
+    let unheard = enqueue(f, &b, "b").await;
+    let next = enqueue(f, &c, "c").await;
+    b.cut_off().await;
+    guard.release().await.expect("to release");
+    let guard = granted(f, next).await;
+    assert!(!unheard.is_finished());
+    b.reconnect().await;
+    f.let_pass(SHORT).await;
+    assert!(!unheard.is_finished(), "two hold it");
+    guard.release().await.expect("to release");
+    drop(granted(f, unheard).await);
+}
+
+// R1.4: a wait with a limit says what it knows when the time is up: that nobody can tell.
+pub(super) async fn a_wait_with_a_limit_ends_in_an_outage_too(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    let guard = hold(&a).await;
+    let waiting = lock(&b).label("b");
+    let waiter = tokio::spawn(async move { waiting.try_acquire_for(Duration::from_secs(3)).await });
+    eventually(f, async || queue(a.domain()).await == ["b"]).await;
+    b.cut_off().await;
+    match drive(f, waiter).await.expect("no panic") {
+        Ok(Attempt::Acquired(_)) => panic!("two hold it"),
+        Ok(Attempt::Busy(_)) => {}
+        Err(error) => assert!(error.is_transient(), "{error}"),
+    }
+    b.reconnect().await;
+    drop(guard);
+    is_free(f, a.domain()).await;
+}

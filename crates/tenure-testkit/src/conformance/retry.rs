@@ -1,0 +1,135 @@
+//! A request that was executed, and whose answer never came: sent again, it is harmless (R1.6).
+
+use tenure::Release;
+
+use super::fixture::{Client, Fixture};
+use super::time::{LONG, NAME, SHORT, drive, enqueue, eventually, granted, hold, is_free, lock, look, queue};
+
+// R1.6
+pub(super) async fn an_acquire_without_an_answer_is_asked_again(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    a.lose_next_reply().await;
+    let guard = asked_again(f, async || drive(f, lock(&a).acquire()).await).await;
+    assert!(guard.is_held());
+    assert_eq!(
+        look(b.domain()).await.holder.expect("to be held").fence,
+        guard.fence()
+    );
+    guard.release().await.expect("to release");
+    is_free(f, b.domain()).await;
+}
+
+// R1.6, R1.1: in the queue once, not twice.
+pub(super) async fn an_enqueue_without_an_answer_is_in_the_queue_once(f: &impl Fixture) {
+    let (a, b, c) = (f.client().await, f.client().await, f.client().await);
+    let guard = hold(&a).await;
+    b.lose_next_reply().await;
+    let lock_b = lock(&b).label("b");
+    let first = tokio::spawn(async move {
+        loop {
+            match lock_b.acquire().await {
+                Ok(guard) => return guard,
+                Err(error) => assert!(error.is_transient(), "{error}"),
+            }
+        }
+    });
+    eventually(f, async || queue(a.domain()).await == ["b"]).await;
+    f.let_pass(4 * SHORT).await;
+    let second = enqueue(f, &c, "c").await;
+    assert_eq!(queue(a.domain()).await, ["b", "c"]);
+    guard.release().await.expect("to release");
+    granted(f, first).await.release().await.expect("to release");
+    granted(f, second).await.release().await.expect("to release");
+}
+
+// R1.6, R2.4: it was ours until then, so it was released, and by us.
+pub(super) async fn a_release_without_an_answer_is_sent_again(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    let guard = hold(&a).await;
+    a.lose_next_reply().await;
+    let mut left = Some(guard);
+    eventually(f, async || {
+        match drive(f, left.take().expect("a guard").release()).await {
+            Ok(release) => assert_eq!(release, Release::Done),
+            Err(returned) => left = Some(returned.guard),
+        }
+        left.is_none()
+    })
+    .await;
+    is_free(f, b.domain()).await;
+}
+
+// R1.6, R1.5
+pub(super) async fn a_renewal_without_an_answer_costs_no_lease(f: &impl Fixture) {
+    let a = f.client().await;
+    let guard = a
+        .domain()
+        .lock(NAME)
+        .ttl(3 * SHORT)
+        .acquire()
+        .await
+        .expect("to acquire");
+    for _ in 0..3 {
+        a.lose_next_reply().await;
+        f.let_pass(3 * SHORT / 2).await;
+        assert!(guard.is_held());
+    }
+    f.let_pass(3 * SHORT).await;
+    assert!(guard.is_held());
+}
+
+// R1.6: asked again, a take-over does not take over from itself.
+pub(super) async fn a_take_over_without_an_answer_is_asked_again(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    let old = hold(&a).await;
+    b.lose_next_reply().await;
+    let new = asked_again(f, async || drive(f, lock(&b).take_over()).await).await;
+    assert!(new.is_held() && new.fence() > old.fence());
+    assert_eq!(
+        look(a.domain()).await.holder.expect("to be held").fence,
+        new.fence()
+    );
+}
+
+// R1.6: the ticket was used, and by this one.
+pub(super) async fn an_adoption_without_an_answer_is_asked_again(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    let ticket = lock(&a)
+        .ttl(LONG)
+        .acquire()
+        .await
+        .expect("to acquire")
+        .detach()
+        .await
+        .expect("to detach");
+    b.lose_next_reply().await;
+    let guard = drive(f, b.domain().adopt(&ticket)).await.expect("to adopt");
+    assert!(guard.is_held() && guard.fence() > ticket.fence());
+}
+
+// R1.4, R1.6: it gave up on an answer, and what it asked for was done: that is undone.
+pub(super) async fn one_that_gives_up_on_an_answer_leaves_nothing(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    a.lose_next_reply().await;
+    let task = {
+        let lock = lock(&a);
+        tokio::spawn(async move { lock.acquire().await })
+    };
+    eventually(f, async || look(b.domain()).await.is_held()).await;
+    task.abort();
+    is_free(f, b.domain()).await;
+}
+
+/// Asks until it is not an outage that answers.
+async fn asked_again<T>(f: &impl Fixture, ask: impl AsyncFn() -> Result<T, tenure::Error>) -> T {
+    let mut answer = None;
+    eventually(f, async || {
+        match ask().await {
+            Ok(value) => answer = Some(value),
+            Err(error) => assert!(error.is_transient(), "{error}"),
+        }
+        answer.is_some()
+    })
+    .await;
+    answer.expect("an answer")
+}
