@@ -8,9 +8,9 @@
 //! tenure_testkit::conformance!(file, FileFixture::new(), without [loss::a_holder_is_told_before_another_can_hold]);
 //! ```
 //!
-//! What a backend can't do is never skipped in silence. Each case names its [`Need`]s in [`cases`]; one that is not met is printed with
-//! the reason, must stand on the backend's `without` list, and nothing else may stand there. A case is in the suite when the list in
-//! `cases.rs` names it; one that is not named there is dead code, which does not compile.
+//! What a backend can't do is never skipped in silence. Each case names its [`Need`]s in `cases.rs`; one that is not met is printed with
+//! the reason, must stand on the backend's `without` list, and nothing else may stand there. A case that the list
+//! there does not name is dead code, and so refused by the compiler.
 //!
 //! No case hangs (a watchdog of real time ends it), none asserts a speed, and none sleeps to wait for what it can observe. "At once"
 //! is proved by a ttl so long that no expiry can explain what is seen.

@@ -44,7 +44,10 @@ pub(crate) async fn acquire(
     match client.table.lock().sit(name, &sitting.seat, session)? {
         Sit::Refused(busy) => return Ok(Outcome::Busy(Box::new(busy))),
         Sit::Wait => sitting.is_seated = true,
-        Sit::Ask(attempt) => sitting.attempt = Some(attempt),
+        Sit::Ask(attempt) => {
+            client.tasks.see_runtime();
+            sitting.attempt = Some(attempt);
+        }
     }
     // Asking the store is boxed: most turns of a contended name never come here, and their futures stay small.
     if sitting.attempt.is_some()
@@ -111,11 +114,18 @@ impl Sitting<'_> {
 
     fn granted(&mut self, fence: u64, sent: Moment) -> Result<Outcome, Error> {
         let attempt = self.attempt.take().expect("the attempt that was granted");
-        let (token, terms) = (attempt.token.clone(), attempt.claim.terms);
+        let (token, terms, haunted_until) =
+            (attempt.token.clone(), attempt.claim.terms, attempt.haunted_until);
         let (client, name, lease) = (self.client, self.name, Lease::granted(&terms, sent));
         let turn = client.change(|table, after| table.ask_granted(name, attempt, lease, fence, after));
-        let turn = turn.inspect_err(|_| release::leave(client, name.clone(), token, None, terms.ttl))?;
-        Ok(Outcome::Turn(turn))
+        match (&turn, haunted_until) {
+            (Ok(_), Some(haunted_until)) => {
+                release::leave_unless_used(client, name.clone(), token, haunted_until)
+            }
+            (Ok(_), None) => {}
+            (Err(_), _) => release::leave(client, name.clone(), token, haunted_until, terms.ttl),
+        }
+        turn.map(Outcome::Turn)
     }
 
     /// Waits to be called.

@@ -44,7 +44,8 @@ pub(crate) struct Client {
     pub(crate) tasks: Tasks,
     /// Wakes the keeper.
     alarm: Arc<Notify>,
-    keeper_runs: Arc<AtomicBool>,
+    /// There is a keeper.
+    is_kept: Arc<AtomicBool>,
 }
 
 impl Client {
@@ -57,7 +58,7 @@ impl Client {
             opening: Opening::default(),
             tasks: Tasks::default(),
             alarm: Arc::default(),
-            keeper_runs: Arc::default(),
+            is_kept: Arc::default(),
         })
     }
 
@@ -97,9 +98,9 @@ impl Client {
             }
             lease.tell();
         }
-        for (name, attempt) in after.seeks {
+        for (name, attempt, alarm) in after.seeks {
             if let Some(me) = self.me.upgrade() {
-                seek::start(me, name, attempt);
+                seek::start(me, name, attempt, alarm);
             }
         }
         if after.rouse_keeper {
@@ -110,11 +111,30 @@ impl Client {
     /// Wakes the keeper; starts it when there is none, or when it went down with its runtime.
     fn rouse_keeper(&self) {
         self.tasks.see_runtime();
-        if !self.keeper_runs.swap(true, Ordering::AcqRel) {
-            let runs = keeper::Runs(Arc::clone(&self.keeper_runs));
-            self.tasks.spawn_daemon(keeper::keep(self.me.clone(), Arc::clone(&self.alarm), runs));
+        if let Some(keeper) = self.new_keeper() {
+            self.tasks.spawn_daemon(keeper);
         }
         self.alarm.notify_one();
+    }
+
+    /// The keeper's runtime is going down. If another one uses this client, its leases must still be renewed.
+    pub(crate) fn keeper_went_down(&self) {
+        self.table.lock().keeper_sleeps_until = Moment::FAR;
+        if let Some(runtime) = self.tasks.take_other_runtime()
+            && let Some(keeper) = self.new_keeper()
+        {
+            drop(runtime.spawn(keeper));
+        }
+    }
+
+    /// A keeper, unless there is one.
+    fn new_keeper(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        if self.is_kept.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let (client, is_running) = (self.me.clone(), Arc::clone(&self.is_kept));
+        let running = keeper::Running { client, is_running, has_ended: false };
+        Some(keeper::keep(running, Arc::clone(&self.alarm)))
     }
 
     /// Executes an operation; again while it breaks off unanswered, within the time that one command may take.

@@ -22,6 +22,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 pub(crate) struct Moment(u64);
 
 impl Moment {
+    /// Later than anything that happens.
+    pub(crate) const FAR: Moment = Moment(u64::MAX);
+
     pub(crate) fn from_micros(micros: u64) -> Self {
         Moment(micros)
     }

@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::lease::{Lease, Pair};
+use crate::name::Name;
 use crate::owner::{Session, Token};
 use crate::record::{Holding, Op, RANGE, Wait};
 use crate::status::{Busy, Holder};
@@ -172,8 +174,34 @@ pub(crate) struct Seeking {
     pub(crate) busy: Option<Busy>,
     /// Why the store was not reached when it was last asked.
     pub(crate) trouble: Option<Error>,
-    /// Wakes the background task: nobody waits any more, a push came, or the domain was closed.
-    pub(crate) alarm: Arc<Notify>,
+    pub(crate) alarm: Arc<Alarm>,
+}
+
+/// Wakes the background task: nobody waits any more, a push came, or the domain was closed.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm {
+    rung: Notify,
+    is_granted: AtomicBool,
+}
+
+impl Alarm {
+    pub(crate) fn ring(&self) {
+        self.rung.notify_one();
+    }
+
+    /// The name was granted by a push: there is nothing left to seek.
+    pub(crate) fn ring_granted(&self) {
+        self.is_granted.store(true, Ordering::SeqCst);
+        self.ring();
+    }
+
+    pub(crate) fn is_granted(&self) -> bool {
+        self.is_granted.load(Ordering::SeqCst)
+    }
+
+    pub(crate) async fn wait(&self) {
+        self.rung.notified().await;
+    }
 }
 
 /// Everything that this process has to do with one name.
@@ -192,6 +220,20 @@ impl Cohort {
 
     pub(crate) fn is_done(&self) -> bool {
         self.seats.is_empty() && self.leases.is_empty() && matches!(self.phase, Phase::Idle)
+    }
+
+    /// A background task seeks a lease from now on; returns what was going on before.
+    pub(crate) fn seek(
+        &mut self,
+        name: &Name,
+        attempt: Attempt,
+        busy: Option<Busy>,
+        after: &mut After,
+    ) -> Phase {
+        let alarm = Arc::<Alarm>::default();
+        after.seeks.push((name.clone(), attempt.clone(), Arc::clone(&alarm)));
+        let seeking = Seeking { attempt, busy, trouble: None, alarm };
+        std::mem::replace(&mut self.phase, Phase::Seeking(Box::new(seeking)))
     }
 
     pub(crate) fn has_token(&self, token: &Token) -> bool {

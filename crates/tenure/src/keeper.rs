@@ -14,25 +14,32 @@ use crate::release;
 use crate::schedule::Renewal;
 
 /// Says that the keeper runs, until it is dropped with it.
-pub(crate) struct Runs(pub(crate) Arc<AtomicBool>);
+pub(crate) struct Running {
+    pub(crate) client: Weak<Client>,
+    pub(crate) is_running: Arc<AtomicBool>,
+    pub(crate) has_ended: bool,
+}
 
-impl Drop for Runs {
+impl Drop for Running {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        self.is_running.store(false, Ordering::Release);
+        if !self.has_ended
+            && let Some(client) = self.client.upgrade()
+        {
+            client.keeper_went_down();
+        }
     }
 }
 
-pub(crate) async fn keep(client: Weak<Client>, alarm: Arc<Notify>, runs: Runs) {
-    let _runs = runs;
+pub(crate) async fn keep(mut running: Running, alarm: Arc<Notify>) {
     loop {
-        let Some(client_now) = client.upgrade() else {
-            return;
-        };
+        let Some(client_now) = running.client.upgrade() else { return };
         let clock = client_now.clock.clone();
         let next = look(&client_now);
         let is_closed = client_now.table.lock().is_closed;
         drop(client_now);
         if is_closed {
+            running.has_ended = true;
             return;
         }
         match next {

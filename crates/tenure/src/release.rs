@@ -211,6 +211,20 @@ pub(crate) fn leave(
     });
 }
 
+/// Leaves the queue after a request of the attempt that was never answered can't be executed any more, unless its lease is in use:
+/// executed after the lease was given back, it would have joined the queue again.
+pub(crate) fn leave_unless_used(client: &Arc<Client>, name: Name, token: Token, haunted_until: Moment) {
+    let (backend, clock, weak) = (Arc::clone(client.opened()), client.clock.clone(), Arc::downgrade(client));
+    client.tasks.spawn(async move {
+        clock.sleep_until(haunted_until + PAUSE).await;
+        let is_in_use = weak.upgrade().is_some_and(|client| client.table.lock().is_in_use(&name, &token));
+        if !is_in_use {
+            let give_up = clock.now() + LONGEST_ATTEMPT;
+            repeat(&*backend, &clock, &name, &Op::Leave { token }, give_up).await;
+        }
+    });
+}
+
 /// Sends a request until it is answered, or nobody needs it any more.
 async fn repeat(backend: &dyn Backend, clock: &Clock, name: &Name, op: &Op, give_up: Moment) {
     let mut pause = PAUSE;

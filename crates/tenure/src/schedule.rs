@@ -142,7 +142,7 @@ impl Table {
             due.next = Some(now + LINGER);
         }
         self.acquired_at_last_look = self.metrics.acquired;
-        self.keeper_sleeps_until = due.next.unwrap_or(Moment::from_micros(u64::MAX));
+        self.keeper_sleeps_until = due.next.unwrap_or(Moment::FAR);
         due
     }
 

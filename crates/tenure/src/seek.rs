@@ -7,28 +7,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
 use crate::acquire::{PAUSE, send, unexpected};
 use crate::client::Client;
 use crate::clock::Moment;
-use crate::cohort::Attempt;
+use crate::cohort::{Alarm, Attempt};
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::name::Name;
 use crate::record::{BEAT, Reply};
 use crate::release;
 use crate::status::{Busy, Holder};
-use crate::table::{Placed, Plan};
+use crate::table::Placed;
 
 /// What each waiter ahead adds to the time at which an expired lease is noticed: the first of the queue comes first.
 const STAGGER: Duration = Duration::from_millis(10);
 const LONGEST_STAGGER: Duration = Duration::from_secs(1);
 
 /// Starts to seek a lease for the tasks that wait for the name.
-pub(crate) fn start(client: Arc<Client>, name: Name, attempt: Attempt) {
+pub(crate) fn start(client: Arc<Client>, name: Name, attempt: Attempt, alarm: Arc<Alarm>) {
     let tasks = client.tasks.clone();
-    let mut seek = Seek { client, name, attempt, is_done: false };
+    let mut seek = Seek { client, name, attempt, alarm, has_raced: false, is_done: false };
     tasks.spawn(async move { seek.run().await });
 }
 
@@ -36,6 +34,9 @@ struct Seek {
     client: Arc<Client>,
     name: Name,
     attempt: Attempt,
+    alarm: Arc<Alarm>,
+    /// The name was granted by a push while a request was under way.
+    has_raced: bool,
     is_done: bool,
 }
 
@@ -44,7 +45,7 @@ enum Next {
     Done,
     Leave,
     Again,
-    Sleep(Moment, Arc<Notify>),
+    Sleep(Moment),
     Fail(Error),
 }
 
@@ -52,40 +53,36 @@ impl Seek {
     async fn run(&mut self) {
         let mut last_contact = self.client.clock.now();
         loop {
-            let (plan, alarm) = self.client.table.lock().seek_plan(&self.name, &self.attempt);
-            let (Plan::Ask { waits }, Some(alarm)) = (plan, alarm) else {
-                return self.leave();
-            };
+            let goes_on = self.client.table.lock().goes_on_seeking(&self.name, &self.attempt);
+            let Some(waits) = goes_on else { return self.leave() };
             let terms = self.attempt.claim.terms;
             let polls = self.client.opened().polls();
             let op = |attempt: &Attempt, not_after| attempt.op(waits, polls, not_after);
             let answer = send(&self.client, &self.name, &mut self.attempt, terms.timeout(), op).await;
+            self.has_raced = self.alarm.is_granted();
             let next = match answer {
                 Ok((reply, sent)) => {
                     last_contact = sent;
-                    self.take(reply, sent, alarm)
+                    self.take(reply, sent)
                 }
                 // A waiter outlasts an outage of one ttl.
                 Err(error) if error.is_transient() && self.client.clock.now() < last_contact + terms.ttl => {
                     self.client.table.lock().seek_troubled(&self.name, &self.attempt, error);
-                    Next::Sleep(self.client.clock.now() + PAUSE, alarm)
+                    Next::Sleep(self.client.clock.now() + PAUSE)
                 }
                 Err(error) => Next::Fail(error),
             };
             match next {
-                Next::Done => {
-                    self.is_done = true;
-                    return;
-                }
+                Next::Done => return self.done(),
                 Next::Leave => return self.leave(),
                 Next::Again => {}
-                Next::Sleep(until, alarm) => drop(self.client.clock.until(until, alarm.notified()).await),
+                Next::Sleep(until) => drop(self.client.clock.until(until, self.alarm.wait()).await),
                 Next::Fail(error) => return self.fail(&error),
             }
         }
     }
 
-    fn take(&mut self, reply: Reply, sent: Moment, alarm: Arc<Notify>) -> Next {
+    fn take(&mut self, reply: Reply, sent: Moment) -> Next {
         let (client, name) = (&self.client, &self.name);
         match reply {
             Reply::Granted { fence } => {
@@ -109,7 +106,7 @@ impl Seek {
                 let expiry = sent + holding.left + Duration::from_millis(1) + stagger;
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
                 client.change(|table, after| table.seek_busy(name, &self.attempt, busy, after));
-                Next::Sleep(expiry.min(sent + BEAT), alarm)
+                Next::Sleep(expiry.min(sent + BEAT))
             }
             Reply::Busy { holding, waiters } => {
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters };
@@ -124,22 +121,33 @@ impl Seek {
                 self.attempt.replaces = None;
                 Next::Again
             }
-            Reply::TooLate => Next::Sleep(client.clock.now() + PAUSE, alarm),
+            Reply::TooLate => Next::Sleep(client.clock.now() + PAUSE),
             reply => Next::Fail(unexpected(&reply)),
         }
     }
 
-    /// Nobody waits any more, or not for this attempt: undo it in the store, unless it is in use.
-    fn leave(&mut self) {
+    /// The attempt has served its purpose. A request that was never answered must not bring it back to life.
+    fn done(&mut self) {
         self.is_done = true;
+        if let Some(haunted_until) = self.attempt.haunted_until {
+            let (name, token) = (self.name.clone(), self.attempt.token.clone());
+            release::leave_unless_used(&self.client, name, token, haunted_until);
+        }
+    }
+
+    /// Nobody waits any more, or not for this attempt: undo it in the store, unless it is in use, or was, and left nothing there.
+    fn leave(&mut self) {
         let (client, name) = (&self.client, &self.name);
         let is_in_use = client.change(|table, after| {
             table.seek_ended(name, &self.attempt, None, client.session(), after);
             table.is_in_use(name, &self.attempt.token)
         });
-        if !is_in_use {
-            self.undo();
+        let was_used = self.alarm.is_granted() && !self.has_raced;
+        if is_in_use || was_used {
+            return self.done();
         }
+        self.is_done = true;
+        self.undo();
     }
 
     fn fail(&mut self, error: &Error) {
@@ -160,12 +168,26 @@ impl Seek {
 }
 
 impl Drop for Seek {
-    /// Dropped before it was done: its runtime is gone.
+    /// Dropped before it was done: its runtime is going down. Those who wait on another one must still be served.
     fn drop(&mut self) {
-        if !self.is_done {
-            self.fail(&Error::unavailable(
-                "the runtime that waited for this lock has shut down; acquire it again",
-            ));
+        if self.is_done {
+            return;
+        }
+        match self.client.tasks.take_other_runtime() {
+            Some(runtime) => {
+                let mut again = Seek {
+                    client: Arc::clone(&self.client),
+                    name: self.name.clone(),
+                    attempt: self.attempt.clone(),
+                    alarm: Arc::clone(&self.alarm),
+                    has_raced: self.has_raced,
+                    is_done: false,
+                };
+                drop(runtime.spawn(async move { again.run().await }));
+            }
+            None => self.fail(&Error::unavailable(
+                "the runtime that waited for this lock shut down; acquire it again",
+            )),
         }
     }
 }

@@ -9,11 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 
-use tokio::sync::Notify;
-
 use crate::backend::Grant;
 use crate::clock::{Clock, Moment};
-use crate::cohort::{Attempt, Call, Cohort, Phase, Seat, Seeking};
+use crate::cohort::{Alarm, Attempt, Call, Cohort, Phase, Seat};
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::loss::LossKind;
@@ -33,7 +31,7 @@ pub(crate) struct After {
     /// Leases whose holders are to be told.
     pub(crate) lost: Vec<Arc<SharedLease>>,
     /// Names for which a background task has to seek a lease.
-    pub(crate) seeks: Vec<(Name, Attempt)>,
+    pub(crate) seeks: Vec<(Name, Attempt, Arc<Alarm>)>,
     /// The keeper has something to do sooner than it knew.
     pub(crate) rouse_keeper: bool,
 }
@@ -60,14 +58,6 @@ pub(crate) enum Sit {
     /// Wait to be called.
     Wait,
     Refused(Busy),
-}
-
-/// What a background task that seeks a lease has to do next.
-pub(crate) enum Plan {
-    /// Nobody waits any more, or the name was granted by a push.
-    Stop,
-    /// Ask again, and wait in the store's queue when `waits`.
-    Ask { waits: bool },
 }
 
 /// What became of a lease that was granted in answer to a request.
@@ -108,7 +98,7 @@ impl Table {
             is_closed: false,
             cohorts: NameMap::default(),
             due: BTreeMap::new(),
-            keeper_sleeps_until: Moment::from_micros(u64::MAX),
+            keeper_sleeps_until: Moment::FAR,
             acquired_at_last_look: 0,
             next_id: 0,
             floor: 0,
@@ -154,7 +144,7 @@ impl Table {
         };
         cohort.seats.retain(|other| !Arc::ptr_eq(other, seat));
         if let (true, Phase::Seeking(seeking)) = (cohort.seats.is_empty(), &cohort.phase) {
-            seeking.alarm.notify_one();
+            seeking.alarm.ring();
         }
     }
 
@@ -202,9 +192,7 @@ impl Table {
         };
         cohort.seats.push_front(Arc::clone(seat));
         cohort.refuse_tries(&busy, after);
-        let seeking = Phase::Seeking(Seeking::new(attempt.clone(), Some(busy)));
-        let before = std::mem::replace(&mut cohort.phase, seeking);
-        after.seeks.push((name.clone(), attempt));
+        let before = cohort.seek(name, attempt, Some(busy), after);
         if let Phase::Asking { early: Some(grant), .. } = before {
             self.pushed(name, &grant, after);
         }
@@ -243,8 +231,7 @@ impl Table {
             }
             return false;
         }
-        cohort.phase = Phase::Seeking(Seeking::new(attempt.clone(), None));
-        after.seeks.push((name.clone(), attempt.clone()));
+        cohort.seek(name, attempt.clone(), None, after);
         true
     }
 
@@ -269,24 +256,22 @@ impl Table {
         match cohort.seats.front() {
             Some(seat) => {
                 let attempt = Attempt::new(session, seat.claim.clone(), self.floor);
-                cohort.phase = Phase::Seeking(Seeking::new(attempt.clone(), None));
-                after.seeks.push((name.clone(), attempt));
+                cohort.seek(name, attempt, None, after);
             }
             None if cohort.is_done() => drop(self.cohorts.remove(name)),
             None => {}
         }
     }
 
-    /// What the background task of this attempt has to do.
-    pub(crate) fn seek_plan(&self, name: &Name, attempt: &Attempt) -> (Plan, Option<Arc<Notify>>) {
+    /// Whether the background task has to ask again for this attempt, and if so, whether to wait in the store's queue.
+    pub(crate) fn goes_on_seeking(&self, name: &Name, attempt: &Attempt) -> Option<bool> {
         match self.cohorts.get(name) {
             Some(Cohort { seats, phase: Phase::Seeking(seeking), .. })
-                if seeking.attempt.token == attempt.token && !seats.is_empty() && !self.is_closed =>
+                if seeking.attempt.token == attempt.token && !seats.is_empty() =>
             {
-                let waits = seats.iter().any(|seat| seat.waits);
-                (Plan::Ask { waits }, Some(Arc::clone(&seeking.alarm)))
+                Some(seats.iter().any(|seat| seat.waits))
             }
-            _ => (Plan::Stop, None),
+            _ => None,
         }
     }
 
@@ -310,7 +295,11 @@ impl Table {
             seeking.attempt = attempt.clone();
             seeking.busy = Some(busy.clone());
             seeking.trouble = None;
+            let alarm = Arc::clone(&seeking.alarm);
             cohort.refuse_tries(&busy, after);
+            if cohort.seats.is_empty() {
+                alarm.ring();
+            }
         }
     }
 
@@ -396,9 +385,7 @@ impl Table {
         if seeking.attempt.token != grant.token {
             return seeking.attempt.replaces.as_ref() == Some(&grant.token);
         }
-        seeking.alarm.notify_one();
-        // When the grant can't be believed as it is, the background task is awake now, and confirms it by a beat.
-        let attempt = seeking.attempt.clone();
+        let (attempt, alarm) = (seeking.attempt.clone(), Arc::clone(&seeking.alarm));
         let is_for = |seat: &Arc<Seat>| attempt.serves(seat);
         let lease = attempt
             .pair
@@ -410,6 +397,10 @@ impl Table {
             && !self.is_closed
         {
             self.call_first(name, attempt, lease, grant.fence, after);
+            alarm.ring_granted();
+        } else {
+            // It can't be believed as it is: the background task confirms it by a beat.
+            alarm.ring();
         }
         true
     }
@@ -481,7 +472,7 @@ impl Table {
         self.due.clear();
         for (_, mut cohort) in self.cohorts.drain() {
             if let Phase::Seeking(seeking) = &cohort.phase {
-                seeking.alarm.notify_one();
+                seeking.alarm.ring();
             }
             cohort.fail_all(&Error::closed(), &mut after);
             for held in cohort.leases {
@@ -491,11 +482,5 @@ impl Table {
             }
         }
         after
-    }
-}
-
-impl Seeking {
-    fn new(attempt: Attempt, busy: Option<Busy>) -> Box<Self> {
-        Box::new(Seeking { attempt, busy, trouble: None, alarm: Arc::new(Notify::new()) })
     }
 }

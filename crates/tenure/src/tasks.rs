@@ -1,7 +1,8 @@
 //! Background work of one client, on whatever runtime there is.
 //!
-//! A guard may be dropped outside a runtime, on another one than it was taken on, or while its own goes down. So work is started on
-//! the runtime of the caller when there is one, and else on the one last seen. On a runtime that is gone the work is dropped at
+//! A guard may be dropped outside a runtime, on another one than it was taken on, or while its own goes down; a domain in a `static`
+//! outlives the runtimes of many tests. So work is started on the runtime of the caller when there is one, and else on one that was
+//! seen before. On a runtime that is gone the work is dropped at
 //! once, unstarted: everything that is spawned here cleans up when it is dropped, and the lease's expiry is the backstop.
 
 use std::future::Future;
@@ -13,12 +14,16 @@ use tokio::sync::Notify;
 
 use crate::sync::Mutex;
 
+/// How many runtimes are remembered.
+const MOST_RUNTIMES: usize = 8;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tasks(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    runtime: Mutex<Option<Handle>>,
+    /// The runtimes that use this client, the last one last.
+    runtimes: Mutex<Vec<Handle>>,
     running: AtomicUsize,
     finished: Notify,
 }
@@ -26,9 +31,26 @@ struct State {
 impl Tasks {
     /// Remembers the caller's runtime, for work that is started where there is none.
     pub(crate) fn see_runtime(&self) {
-        if let Ok(handle) = Handle::try_current() {
-            *self.0.runtime.lock() = Some(handle);
+        let Ok(handle) = Handle::try_current() else { return };
+        let mut runtimes = self.0.runtimes.lock();
+        if runtimes.last().is_some_and(|last| last.id() == handle.id()) {
+            return;
         }
+        runtimes.retain(|other| other.id() != handle.id());
+        if runtimes.len() == MOST_RUNTIMES {
+            runtimes.remove(0);
+        }
+        runtimes.push(handle);
+    }
+
+    /// A runtime to go on with when the caller's is going down. It is forgotten until it is seen again, so that one that is gone as
+    /// well is tried once.
+    pub(crate) fn take_other_runtime(&self) -> Option<Handle> {
+        let mut runtimes = self.0.runtimes.lock();
+        if let Ok(handle) = Handle::try_current() {
+            runtimes.retain(|other| other.id() != handle.id());
+        }
+        runtimes.pop()
     }
 
     /// Starts work that `all_done` waits for.
@@ -46,14 +68,13 @@ impl Tasks {
         #[cfg(shuttle)]
         drop(shuttle::future::spawn(work));
         #[cfg(not(shuttle))]
-        if let Ok(handle) = Handle::try_current() {
+        if let Some(handle) = Handle::try_current().ok().or_else(|| self.last_runtime()) {
             drop(handle.spawn(work));
-        } else {
-            let last_seen = self.0.runtime.lock().clone();
-            if let Some(handle) = last_seen {
-                drop(handle.spawn(work));
-            }
         }
+    }
+
+    fn last_runtime(&self) -> Option<Handle> {
+        self.0.runtimes.lock().last().cloned()
     }
 
     /// Waits until nothing that was spawned is running.

@@ -11,24 +11,14 @@ pub(super) async fn closing_tells_every_guard(f: &impl Fixture) {
     let a = f.client().await;
     let mut guards = vec![hold(&a).await];
     for name in ["b", "c"] {
-        guards.push(
-            a.domain()
-                .lock(name)
-                .ttl(LONG)
-                .acquire()
-                .await
-                .expect("to acquire"),
-        );
+        guards.push(a.domain().lock(name).ttl(LONG).acquire().await.expect("to acquire"));
     }
     let clone = a.domain().clone();
     drive(f, clone.close()).await;
     for guard in &guards {
         assert_eq!(*drive(f, guard.lost()).await.kind(), LossKind::Closed);
         assert!(!guard.is_held());
-        assert_eq!(
-            guard.renew().await.expect_err("it is lost").kind(),
-            ErrorKind::Lost
-        );
+        assert_eq!(guard.renew().await.expect_err("it is lost").kind(), ErrorKind::Lost);
     }
 }
 
@@ -37,10 +27,7 @@ pub(super) async fn a_lease_stays_until_its_guard_goes(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let guard = hold(&a).await;
     drive(f, a.domain().close()).await;
-    assert!(
-        !lock(&b).try_acquire().await.expect("no error").is_acquired(),
-        "its holder may be at work"
-    );
+    assert!(!lock(&b).try_acquire().await.expect("no error").is_acquired(), "its holder may be at work");
     let waiter = enqueue(f, &b, "b").await;
     drop(guard);
     drop(granted(f, waiter).await);
@@ -51,10 +38,7 @@ pub(super) async fn a_guard_of_a_closed_domain_can_be_released(f: &impl Fixture)
     let (a, b) = (f.client().await, f.client().await);
     let guard = hold(&a).await;
     drive(f, a.domain().close()).await;
-    assert_eq!(
-        drive(f, guard.release()).await.expect("to release"),
-        Release::Done
-    );
+    assert_eq!(drive(f, guard.release()).await.expect("to release"), Release::Done);
     is_free(f, b.domain()).await;
 }
 
@@ -68,20 +52,11 @@ pub(super) async fn closing_fails_those_who_wait(f: &impl Fixture) {
             tokio::spawn(async move { lock.acquire().await })
         })
         .collect();
-    eventually(f, async || {
-        b.domain().metrics().waiting == 3 && queue(a.domain()).await.len() == 1
-    })
-    .await;
+    eventually(f, async || b.domain().metrics().waiting == 3 && queue(a.domain()).await.len() == 1).await;
     drive(f, b.domain().close()).await;
-    assert!(
-        queue(a.domain()).await.is_empty(),
-        "closed, and still in the queue"
-    );
+    assert!(queue(a.domain()).await.is_empty(), "closed, and still in the queue");
     for waiter in waiters {
-        let error = drive(f, waiter)
-            .await
-            .expect("no panic")
-            .expect_err("it is closed");
+        let error = drive(f, waiter).await.expect("no panic").expect_err("it is closed");
         assert_eq!(error.kind(), ErrorKind::Closed);
         assert!(!error.is_transient());
     }
@@ -103,14 +78,7 @@ pub(super) async fn a_closed_domain_says_so(f: &impl Fixture) {
     is_closed(domain.inspect(NAME).await.expect_err("closed").kind());
     if let Some(ticket) = ticket {
         is_closed(domain.adopt(&ticket).await.expect_err("closed").kind());
-        drop(
-            f.client()
-                .await
-                .domain()
-                .adopt(&ticket)
-                .await
-                .expect("another client adopts it"),
-        );
+        drop(f.client().await.domain().adopt(&ticket).await.expect("another client adopts it"));
     }
 }
 

@@ -42,19 +42,10 @@ pub(super) async fn tasks_share_one_lease_in_turn(f: &impl Fixture) {
             break;
         }
     }
-    assert!(
-        a.domain().metrics().passed > 0,
-        "every turn went through the store"
-    );
-    assert!(
-        turns.is_sorted_by(|a, b| a.0 < b.0),
-        "a fence was used twice: {turns:?}"
-    );
+    assert!(a.domain().metrics().passed > 0, "every turn went through the store");
+    assert!(turns.is_sorted_by(|a, b| a.0 < b.0), "a fence was used twice: {turns:?}");
     let leases: HashSet<&str> = turns.iter().map(|(_, token)| &**token).collect();
-    assert_eq!(
-        leases.len() as u64 + a.domain().metrics().passed,
-        turns.len() as u64
-    );
+    assert_eq!(leases.len() as u64 + a.domain().metrics().passed, turns.len() as u64);
 }
 
 // B1, B3: more turns than any range of fences has.
@@ -114,10 +105,7 @@ pub(super) async fn tasks_with_other_terms_get_their_own(f: &impl Fixture) {
     let first = lock(&a).label("first").acquire().await.expect("to acquire");
     let second = sit(f, &a, lock(&a).label("second").ttl(LONG / 4)).await;
     let third = sit(f, &a, lock(&a).label("third").ttl(LONG / 2)).await;
-    assert_eq!(
-        look(b.domain()).await.holder.expect("to be held").owner.label(),
-        "first"
-    );
+    assert_eq!(look(b.domain()).await.holder.expect("to be held").owner.label(), "first");
     let token = first.token().to_owned();
     first.release().await.expect("to release");
     for (task, label, ttl) in [(second, "second", LONG / 4), (third, "third", LONG / 2)] {
@@ -161,10 +149,7 @@ pub(super) async fn a_loss_does_not_concern_the_tasks_that_wait(f: &impl Fixture
     let second = sit(f, &a, lock(&a)).await;
     let next = granted(f, first).await;
     assert!(!guard.is_held() && next.fence() > guard.fence());
-    assert_eq!(
-        look(b.domain()).await.holder.expect("to be held").fence,
-        next.fence()
-    );
+    assert_eq!(look(b.domain()).await.holder.expect("to be held").fence, next.fence());
     drop(guard);
     assert!(next.is_held(), "the late drop of another turn");
     drop(next);

@@ -15,18 +15,12 @@ pub(super) async fn a_ticket_is_adopted_under_a_higher_fence(f: &impl Fixture) {
     let ticket = guard.detach().await.expect("to detach");
     assert_eq!((ticket.name(), ticket.fence()), (NAME, fence));
     assert!(!tenure.is_held(), "detached, and still held here");
-    assert!(
-        !lock(&a).try_acquire().await.expect("no error").is_acquired(),
-        "nobody has it, and it is held"
-    );
+    assert!(!lock(&a).try_acquire().await.expect("no error").is_acquired(), "nobody has it, and it is held");
     let ticket: Ticket = ticket.to_string().parse().expect("a ticket that can be printed");
     let guard = b.domain().adopt(&ticket).await.expect("to adopt");
     assert!(guard.is_held() && guard.fence() > fence);
     assert_ne!(guard.token(), token);
-    assert_eq!(
-        look(a.domain()).await.holder.expect("to be held").owner.label(),
-        "holder"
-    );
+    assert_eq!(look(a.domain()).await.holder.expect("to be held").owner.label(), "holder");
     assert_eq!(guard.release().await.expect("to release"), Release::Done);
 }
 
@@ -48,48 +42,26 @@ pub(super) async fn of_two_adopters_one_wins(f: &impl Fixture) {
     }
     assert_eq!(guards.len(), 1, "a ticket is good for one");
     assert!(guards[0].is_held());
-    assert_eq!(
-        look(a.domain()).await.holder.expect("to be held").fence,
-        guards[0].fence()
-    );
+    assert_eq!(look(a.domain()).await.holder.expect("to be held").fence, guards[0].fence());
 }
 
 // R1.5: nobody renews it, so it ends.
 pub(super) async fn a_detached_lease_ends_after_its_ttl(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(SHORT).acquire().await.expect("to acquire");
     let ticket = guard.detach().await.expect("to detach");
     let guard = drive(f, lock(&b).acquire()).await.expect("to acquire");
     assert!(guard.fence() > ticket.fence());
-    assert_eq!(
-        a.domain().adopt(&ticket).await.expect_err("it is over").kind(),
-        ErrorKind::Lost
-    );
+    assert_eq!(a.domain().adopt(&ticket).await.expect_err("it is over").kind(), ErrorKind::Lost);
     guard.release().await.expect("to release");
     is_free(f, b.domain()).await;
-    assert_eq!(
-        a.domain().adopt(&ticket).await.expect_err("it is over").kind(),
-        ErrorKind::Lost
-    );
+    assert_eq!(a.domain().adopt(&ticket).await.expect_err("it is over").kind(), ErrorKind::Lost);
 }
 
 // R2.2: it gets a full ttl to be adopted in.
 pub(super) async fn a_detached_lease_lasts_a_full_ttl(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(4 * SHORT)
-        .no_renewal()
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(4 * SHORT).no_renewal().acquire().await.expect("to acquire");
     f.let_pass(3 * SHORT).await;
     let _ticket = guard.detach().await.expect("to detach");
     let left = look(b.domain()).await.holder.expect("to be held").remaining;
@@ -100,13 +72,7 @@ pub(super) async fn a_detached_lease_lasts_a_full_ttl(f: &impl Fixture) {
 // R1.5
 pub(super) async fn an_adopted_lease_is_kept(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(SHORT).acquire().await.expect("to acquire");
     let ticket = guard.detach().await.expect("to detach");
     let guard = b.domain().adopt(&ticket).await.expect("to adopt");
     f.let_pass(SHORT * 5 / 2).await;
@@ -154,9 +120,7 @@ pub(super) async fn a_detach_that_did_not_reach_the_store_is_tried_again(f: &imp
     let (a, b) = (f.client().await, f.client().await);
     let guard = hold(&a).await;
     a.cut_off().await;
-    let returned = drive(f, guard.detach())
-        .await
-        .expect_err("the store is out of reach");
+    let returned = drive(f, guard.detach()).await.expect_err("the store is out of reach");
     assert_eq!(returned.error.kind(), ErrorKind::Unavailable);
     assert!(returned.guard.is_held(), "nothing has happened");
     a.reconnect().await;
@@ -170,11 +134,7 @@ pub(super) async fn a_detach_that_did_not_reach_the_store_is_tried_again(f: &imp
         ticket.is_some()
     })
     .await;
-    let guard = b
-        .domain()
-        .adopt(&ticket.expect("a ticket"))
-        .await
-        .expect("to adopt");
+    let guard = b.domain().adopt(&ticket.expect("a ticket")).await.expect("to adopt");
     assert!(guard.is_held());
 }
 
@@ -184,16 +144,10 @@ pub(super) async fn a_ticket_is_good_once(f: &impl Fixture) {
     let ticket = hold(&a).await.detach().await.expect("to detach");
     let guard = b.domain().adopt(&ticket).await.expect("to adopt");
     let again = guard.detach().await.expect("to detach");
-    assert_eq!(
-        a.domain().adopt(&ticket).await.expect_err("it was used").kind(),
-        ErrorKind::Lost
-    );
+    assert_eq!(a.domain().adopt(&ticket).await.expect_err("it was used").kind(), ErrorKind::Lost);
     let guard = a.domain().adopt(&again).await.expect("to adopt");
     assert!(again.fence() > ticket.fence() && guard.fence() > again.fence());
     drop(guard);
     is_free(f, b.domain()).await;
-    assert_eq!(
-        a.domain().adopt(&again).await.expect_err("it was used").kind(),
-        ErrorKind::Lost
-    );
+    assert_eq!(a.domain().adopt(&again).await.expect_err("it was used").kind(), ErrorKind::Lost);
 }

@@ -35,10 +35,7 @@ impl Till {
     fn check(&self, expected: u64) {
         assert_eq!(self.sum.load(Ordering::Relaxed), expected, "an update was lost");
         let fences = self.fences.lock().expect("no panic");
-        assert!(
-            fences.is_sorted_by(|a, b| a < b),
-            "fences do not grow: {fences:?}"
-        );
+        assert!(fences.is_sorted_by(|a, b| a < b), "fences do not grow: {fences:?}");
     }
 }
 
@@ -49,12 +46,7 @@ pub(super) async fn clients_exclude_each_other(f: &impl Fixture) {
     assert!(guard.is_held());
     assert!(!lock(&b).try_acquire().await.expect("no error").is_acquired());
     guard.release().await.expect("to release");
-    let guard = lock(&b)
-        .try_acquire()
-        .await
-        .expect("no error")
-        .ok()
-        .expect("it is free");
+    let guard = lock(&b).try_acquire().await.expect("no error").ok().expect("it is free");
     assert!(!lock(&a).try_acquire().await.expect("no error").is_acquired());
     drop(guard);
 }
@@ -71,13 +63,11 @@ pub(super) async fn tasks_of_a_client_exclude_each_other(f: &impl Fixture) {
 // R0.7
 pub(super) async fn other_names_are_not_concerned(f: &impl Fixture) {
     let client = f.client().await;
-    let guards: Vec<Guard> = [
-        client.domain().lock("a").acquire().await,
-        client.domain().lock("b").acquire().await,
-    ]
-    .into_iter()
-    .map(|guard| guard.expect("to acquire"))
-    .collect();
+    let guards: Vec<Guard> =
+        [client.domain().lock("a").acquire().await, client.domain().lock("b").acquire().await]
+            .into_iter()
+            .map(|guard| guard.expect("to acquire"))
+            .collect();
     assert!(guards.iter().all(|guard| guard.is_held()));
 }
 
@@ -111,10 +101,7 @@ pub(super) async fn no_update_is_lost_between_tasks_with_other_terms(f: &impl Fi
     for client in [f.client().await, f.client().await] {
         for number in 0..4 {
             let ttl = LONG - Duration::from_secs(number / 2);
-            let (lock, till) = (
-                lock(&client).ttl(ttl).label(format!("{}", number % 2)),
-                Arc::clone(&till),
-            );
+            let (lock, till) = (lock(&client).ttl(ttl).label(format!("{}", number % 2)), Arc::clone(&till));
             tasks.push(tokio::spawn(async move {
                 for _ in 0..10 {
                     let guard = lock.acquire().await.expect("to acquire");
@@ -150,10 +137,7 @@ pub(super) async fn no_update_is_lost_when_tasks_give_up(f: &impl Fixture) {
                     };
                     let guard = match random >> 62 {
                         0 => lock.acquire().await.expect("to acquire"),
-                        1 => match lock
-                            .try_acquire_for(Duration::from_millis(1 + patience / 8))
-                            .await
-                        {
+                        1 => match lock.try_acquire_for(Duration::from_millis(1 + patience / 8)).await {
                             Ok(Attempt::Acquired(guard)) => guard,
                             Ok(Attempt::Busy(_)) => continue,
                             // So little time that it may not be enough to ask.
@@ -184,14 +168,7 @@ pub(super) async fn no_update_is_lost_when_tasks_give_up(f: &impl Fixture) {
 // R2.2: also a lease that nobody renews excludes until it ends.
 pub(super) async fn an_unrenewed_lease_excludes_while_it_lasts(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(2 * SHORT)
-        .no_renewal()
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(2 * SHORT).no_renewal().acquire().await.expect("to acquire");
     let other = drive(f, lock(&b).acquire()).await.expect("to acquire");
     assert!(!guard.is_held(), "two hold it");
     assert!(other.fence() > guard.fence());

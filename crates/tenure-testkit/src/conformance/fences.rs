@@ -33,13 +33,7 @@ pub(super) async fn fences_grow_over_names_that_were_forgotten(f: &impl Fixture)
         is_free(f, client.domain()).await;
         for other in 0..50 {
             let other = client.domain().lock(format!("other/{round}/{other}"));
-            other
-                .acquire()
-                .await
-                .expect("to acquire")
-                .release()
-                .await
-                .expect("to release");
+            other.acquire().await.expect("to acquire").release().await.expect("to release");
         }
     }
     grow(&fences);
@@ -102,11 +96,7 @@ pub(super) async fn fences_grow_over_tickets(f: &impl Fixture) {
     let mut fences = vec![guard.fence()];
     for number in 0..6 {
         let ticket = guard.detach().await.expect("to detach");
-        guard = clients[number % 2]
-            .domain()
-            .adopt(&ticket)
-            .await
-            .expect("to adopt");
+        guard = clients[number % 2].domain().adopt(&ticket).await.expect("to adopt");
         fences.push(guard.fence());
     }
     guard.release().await.expect("to release");
@@ -123,7 +113,5 @@ pub(super) async fn a_resource_refuses_the_holder_before(f: &impl Fixture) {
     let mut resource = HighWater::default();
     resource.admit(next.fence()).expect("the present holder");
     resource.admit(next.fence()).expect("as often as it likes");
-    resource
-        .admit(paused.fence())
-        .expect_err("the one before, which woke up too late");
+    resource.admit(paused.fence()).expect_err("the one before, which woke up too late");
 }

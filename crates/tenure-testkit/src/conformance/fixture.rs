@@ -51,7 +51,7 @@ pub trait Client: Send + Sync + 'static {
         async { unable(Ability::CutOff) }
     }
 
-    /// The next request of this client is executed, and its reply is lost.
+    /// The next request of this client is executed, and its reply is lost: the connection breaks, or nothing ever comes.
     fn lose_next_reply(&self) -> impl Future<Output = ()> + Send {
         async { unable(Ability::LoseReplies) }
     }
@@ -101,10 +101,7 @@ pub fn die_in_process(
     ttl: Duration,
 ) -> Option<Ticket> {
     let live_and_die = || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         let ticket = runtime.block_on(async {
             let domain = open.await;
             let mut acquire = Box::pin({
@@ -113,14 +110,7 @@ pub fn die_in_process(
             });
             let is_queued = async {
                 let is_doomed = |owner: &tenure::Owner| owner.label() == "doomed";
-                while !domain
-                    .inspect(name)
-                    .await
-                    .expect("to look")
-                    .waiters
-                    .iter()
-                    .any(is_doomed)
-                {
+                while !domain.inspect(name).await.expect("to look").waiters.iter().any(is_doomed) {
                     tokio::task::yield_now().await;
                 }
             };

@@ -10,28 +10,15 @@ use super::time::{
 // R3.3
 pub(super) async fn the_old_holder_is_told_who_took_over(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let old = a
-        .domain()
-        .lock(NAME)
-        .ttl(2 * SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
-    let new = lock(&b)
-        .label("operator")
-        .take_over()
-        .await
-        .expect("to take over");
+    let old = a.domain().lock(NAME).ttl(2 * SHORT).acquire().await.expect("to acquire");
+    let new = lock(&b).label("operator").take_over().await.expect("to take over");
     assert!(new.is_held() && new.fence() > old.fence());
     match drive(f, old.lost()).await.kind() {
         LossKind::Taken { by } => assert_eq!((by.label(), by.pid()), ("operator", Some(std::process::id()))),
         kind => panic!("{kind:?}"),
     }
     assert!(!old.is_held());
-    assert!(matches!(
-        old.release().await.expect("an answer"),
-        Release::Taken { .. }
-    ));
+    assert!(matches!(old.release().await.expect("an answer"), Release::Taken { .. }));
     assert!(new.is_held());
     assert_eq!(new.release().await.expect("to release"), Release::Done);
 }
@@ -47,20 +34,11 @@ pub(super) async fn taking_over_a_free_name_takes_it(f: &impl Fixture) {
 // R3.3: ahead of the queue, which stays as it is.
 pub(super) async fn taking_over_does_not_disturb_the_queue(f: &impl Fixture) {
     let (a, b, c) = (f.client().await, f.client().await, f.client().await);
-    let old = a
-        .domain()
-        .lock(NAME)
-        .ttl(2 * SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let old = a.domain().lock(NAME).ttl(2 * SHORT).acquire().await.expect("to acquire");
     let waiter = enqueue(f, &b, "b").await;
     let new = lock(&c).label("c").take_over().await.expect("to take over");
     drive(f, old.lost()).await;
-    assert_eq!(
-        look(a.domain()).await.holder.expect("to be held").owner.label(),
-        "c"
-    );
+    assert_eq!(look(a.domain()).await.holder.expect("to be held").owner.label(), "c");
     assert_eq!(queue(a.domain()).await, ["b"]);
     assert!(!waiter.is_finished());
     let fence = new.fence();
@@ -71,19 +49,10 @@ pub(super) async fn taking_over_does_not_disturb_the_queue(f: &impl Fixture) {
 // R3.3, R2.7: the tasks of one process are strangers to each other here as well.
 pub(super) async fn a_task_takes_over_from_another_of_its_client(f: &impl Fixture) {
     let a = f.client().await;
-    let old = a
-        .domain()
-        .lock(NAME)
-        .ttl(2 * SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let old = a.domain().lock(NAME).ttl(2 * SHORT).acquire().await.expect("to acquire");
     let waiter = sit(f, &a, lock(&a)).await;
     let new = lock(&a).label("new").take_over().await.expect("to take over");
-    assert!(matches!(
-        drive(f, old.lost()).await.kind(),
-        LossKind::Taken { .. }
-    ));
+    assert!(matches!(drive(f, old.lost()).await.kind(), LossKind::Taken { .. }));
     drop(old);
     f.let_pass(SHORT / 2).await;
     assert!(new.is_held() && !waiter.is_finished());
@@ -95,20 +64,8 @@ pub(super) async fn a_task_takes_over_from_another_of_its_client(f: &impl Fixtur
 // R3.3
 pub(super) async fn a_lease_that_was_taken_over_is_kept(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let _old = a
-        .domain()
-        .lock(NAME)
-        .ttl(SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
-    let new = b
-        .domain()
-        .lock(NAME)
-        .ttl(SHORT)
-        .take_over()
-        .await
-        .expect("to take over");
+    let _old = a.domain().lock(NAME).ttl(SHORT).acquire().await.expect("to acquire");
+    let new = b.domain().lock(NAME).ttl(SHORT).take_over().await.expect("to take over");
     f.let_pass(SHORT * 5 / 2).await;
     assert!(new.is_held());
 }
@@ -116,18 +73,9 @@ pub(super) async fn a_lease_that_was_taken_over_is_kept(f: &impl Fixture) {
 // R3.1, R3.3
 pub(super) async fn breaking_tells_the_holder(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(2 * SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(2 * SHORT).acquire().await.expect("to acquire");
     let holder = look(b.domain()).await.holder.expect("to be held");
-    assert_eq!(
-        b.domain().break_lock(NAME, &holder).await.expect("to break"),
-        Release::Done
-    );
+    assert_eq!(b.domain().break_lock(NAME, &holder).await.expect("to break"), Release::Done);
     assert_eq!(*drive(f, guard.lost()).await.kind(), LossKind::Gone);
     assert!(!look(b.domain()).await.is_held());
     let next = hold(&b).await;
@@ -137,19 +85,10 @@ pub(super) async fn breaking_tells_the_holder(f: &impl Fixture) {
 // R1.1
 pub(super) async fn a_broken_lock_goes_to_the_next(f: &impl Fixture) {
     let (a, b, c) = (f.client().await, f.client().await, f.client().await);
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(2 * SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(2 * SHORT).acquire().await.expect("to acquire");
     let waiter = enqueue(f, &b, "b").await;
     let holder = look(c.domain()).await.holder.expect("to be held");
-    assert_eq!(
-        c.domain().break_lock(NAME, &holder).await.expect("to break"),
-        Release::Done
-    );
+    assert_eq!(c.domain().break_lock(NAME, &holder).await.expect("to break"), Release::Done);
     let next = granted(f, waiter).await;
     assert!(next.fence() > guard.fence());
     // Who it was taken by, or that it is gone: that depends on when it is asked.
@@ -163,10 +102,7 @@ pub(super) async fn breaking_compares(f: &impl Fixture) {
     let stale = look(b.domain()).await.holder.expect("to be held");
     first.release().await.expect("to release");
     is_free(f, b.domain()).await;
-    assert_eq!(
-        b.domain().break_lock(NAME, &stale).await.expect("an answer"),
-        Release::Expired
-    );
+    assert_eq!(b.domain().break_lock(NAME, &stale).await.expect("an answer"), Release::Expired);
     let second = lock(&a).label("same").acquire().await.expect("to acquire");
     match b.domain().break_lock(NAME, &stale).await.expect("an answer") {
         Release::Taken { by } => assert_eq!(by.label(), "same"),
@@ -175,11 +111,7 @@ pub(super) async fn breaking_compares(f: &impl Fixture) {
     second.renew().await.expect("still ours, says the store");
     assert!(second.is_held());
     let holder = look(b.domain()).await.holder.expect("to be held");
-    let other = b
-        .domain()
-        .break_lock("another name", &holder)
-        .await
-        .expect("an answer");
+    let other = b.domain().break_lock("another name", &holder).await.expect("an answer");
     assert_eq!(other, Release::Expired, "a holder is the holder of one name");
     assert!(second.is_held());
 }
@@ -192,15 +124,9 @@ pub(super) async fn a_shared_lease_is_broken_as_one(f: &impl Fixture) {
     first.release().await.expect("to release");
     let second = granted(f, second).await;
     let holder = look(b.domain()).await.holder.expect("to be held");
-    assert_eq!(
-        b.domain().break_lock(NAME, &holder).await.expect("to break"),
-        Release::Done
-    );
+    assert_eq!(b.domain().break_lock(NAME, &holder).await.expect("to break"), Release::Done);
     let next = lock(&b).take_over().await.expect("to take over");
-    assert!(
-        next.fence() > second.fence(),
-        "a fence of the broken lease's range is used again"
-    );
+    assert!(next.fence() > second.fence(), "a fence of the broken lease's range is used again");
     // A ttl too long to be renewed within this case: asked by hand, unless it was told already.
     if second.is_held() {
         second.renew().await.expect_err("it is lost");

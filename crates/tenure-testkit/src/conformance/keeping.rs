@@ -12,10 +12,7 @@ use super::time::{
 /// What the store says of the time left: it is there, and not more than was asked for.
 async fn time_left(client: &impl Client, ttl: Duration) -> Duration {
     let holder = look(client.domain()).await.holder.expect("to be held");
-    assert!(
-        holder.remaining > Duration::ZERO,
-        "a lease without an end, or at it"
-    );
+    assert!(holder.remaining > Duration::ZERO, "a lease without an end, or at it");
     assert!(holder.remaining <= ttl, "{:?} left of {ttl:?}", holder.remaining);
     holder.remaining
 }
@@ -23,13 +20,7 @@ async fn time_left(client: &impl Client, ttl: Duration) -> Duration {
 // R1.5
 pub(super) async fn renewal_keeps_a_lease_past_several_ttls(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(SHORT).acquire().await.expect("to acquire");
     for _ in 0..16 {
         f.let_pass(SHORT / 5).await;
         assert!(guard.is_held());
@@ -93,13 +84,7 @@ pub(super) async fn the_name_of_a_dead_holder_is_free_without_a_next(f: &impl Fi
 // R1.5: the old holder's keeper lives, its guard lives, and neither keeps a lease of another alive.
 pub(super) async fn a_stale_lock_is_not_kept_alive(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let stale = a
-        .domain()
-        .lock(NAME)
-        .ttl(SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let stale = a.domain().lock(NAME).ttl(SHORT).acquire().await.expect("to acquire");
     let taker = b.domain().lock(NAME).ttl(SHORT).no_renewal();
     let guard = taker.take_over().await.expect("to take over");
     assert_eq!(*drive(f, guard.lost()).await.kind(), LossKind::Expired);
@@ -156,11 +141,7 @@ pub(super) async fn renewal_by_hand_extends(f: &impl Fixture) {
     f.let_pass(SHORT * 9 / 5).await;
     assert!(guard.is_held(), "past its first ttl");
     time_left(&b, 3 * SHORT).await;
-    assert_eq!(
-        *drive(f, guard.lost()).await.kind(),
-        LossKind::Expired,
-        "by hand, once, is once"
-    );
+    assert_eq!(*drive(f, guard.lost()).await.kind(), LossKind::Expired, "by hand, once, is once");
 }
 
 // R1.6: a renewal never makes a lease end sooner.
@@ -171,11 +152,7 @@ pub(super) async fn renewal_never_shortens(f: &impl Fixture) {
     f.let_pass(SHORT / 2).await;
     let before = guard.remaining();
     guard.renew().await.expect("to renew");
-    assert!(
-        guard.remaining() + SHORT / 4 > before,
-        "{before:?}, and then {:?}",
-        guard.remaining()
-    );
+    assert!(guard.remaining() + SHORT / 4 > before, "{before:?}, and then {:?}", guard.remaining());
     time_left(&b, LONG / 2).await;
 }
 

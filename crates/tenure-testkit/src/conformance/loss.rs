@@ -10,13 +10,7 @@ use super::time::{
 // R3.2
 pub(super) async fn a_holder_is_told_before_another_can_hold(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(SHORT).acquire().await.expect("to acquire");
     let next = enqueue(f, &b, "b").await;
     a.cut_off().await;
     let next = granted(f, next).await;
@@ -39,13 +33,7 @@ pub(super) async fn an_unrenewed_holder_is_told_before_another_can_hold(f: &impl
 // R3.2
 pub(super) async fn a_holder_out_of_reach_of_its_store_is_told_why(f: &impl Fixture) {
     let a = f.client().await;
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(SHORT).acquire().await.expect("to acquire");
     a.cut_off().await;
     assert_eq!(*drive(f, guard.lost()).await.kind(), LossKind::Unreachable);
     assert!(a.domain().metrics().renewals_failed > 0);
@@ -54,13 +42,7 @@ pub(super) async fn a_holder_out_of_reach_of_its_store_is_told_why(f: &impl Fixt
 // R1.5: an answer that did not come is unknown, not lost.
 pub(super) async fn a_short_outage_costs_no_lease(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(4 * SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(4 * SHORT).acquire().await.expect("to acquire");
     a.cut_off().await;
     f.let_pass(2 * SHORT).await;
     assert!(guard.is_held());
@@ -75,13 +57,7 @@ pub(super) async fn a_short_outage_costs_no_lease(f: &impl Fixture) {
 // R1.5: a renewal is refused, because another took the name while the holder could not hear of it.
 pub(super) async fn a_refused_renewal_is_told(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(4 * SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(4 * SHORT).acquire().await.expect("to acquire");
     a.cut_off().await;
     let taker = lock(&b).label("taker").take_over().await.expect("to take over");
     a.reconnect().await;
@@ -92,29 +68,16 @@ pub(super) async fn a_refused_renewal_is_told(f: &impl Fixture) {
     assert!(taker.is_held());
     let renewals = a.domain().metrics().renewals;
     f.let_pass(3 * SHORT).await;
-    assert_eq!(
-        a.domain().metrics().renewals,
-        renewals,
-        "renewed after it was refused"
-    );
+    assert_eq!(a.domain().metrics().renewals, renewals, "renewed after it was refused");
 }
 
 // R1.5: the same, and nobody has it.
 pub(super) async fn a_lease_that_is_gone_is_told(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(4 * SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(4 * SHORT).acquire().await.expect("to acquire");
     a.cut_off().await;
     let holder = look(b.domain()).await.holder.expect("to be held");
-    assert_eq!(
-        b.domain().break_lock(NAME, &holder).await.expect("to break"),
-        Release::Done
-    );
+    assert_eq!(b.domain().break_lock(NAME, &holder).await.expect("to break"), Release::Done);
     a.reconnect().await;
     assert_eq!(*drive(f, guard.lost()).await.kind(), LossKind::Gone);
 }
@@ -153,9 +116,7 @@ pub(super) async fn releasing_what_another_holds_changes_nothing(f: &impl Fixtur
     let (a, b) = (f.client().await, f.client().await);
     let lapsing = a.domain().lock(NAME).ttl(SHORT).no_renewal();
     let guard = lapsing.acquire().await.expect("to acquire");
-    let next = drive(f, lock(&b).label("next").acquire())
-        .await
-        .expect("to acquire");
+    let next = drive(f, lock(&b).label("next").acquire()).await.expect("to acquire");
     match guard.release().await.expect("an answer") {
         Release::Taken { by } => assert_eq!(by.label(), "next"),
         release => panic!("{release:?}"),
@@ -168,9 +129,7 @@ pub(super) async fn dropping_what_another_holds_changes_nothing(f: &impl Fixture
     let (a, b) = (f.client().await, f.client().await);
     let lapsing = a.domain().lock(NAME).ttl(SHORT).no_renewal();
     let guard = lapsing.acquire().await.expect("to acquire");
-    let next = drive(f, lock(&b).label("next").acquire())
-        .await
-        .expect("to acquire");
+    let next = drive(f, lock(&b).label("next").acquire()).await.expect("to acquire");
     drop(guard);
     f.let_pass(SHORT / 2).await;
     is_untouched(&b, &next).await;
@@ -182,19 +141,11 @@ pub(super) async fn a_lost_guard_can_change_nothing(f: &impl Fixture) {
     let lapsing = a.domain().lock(NAME).ttl(SHORT).no_renewal();
     let guard = lapsing.acquire().await.expect("to acquire");
     drive(f, guard.lost()).await;
-    let next = drive(f, lock(&a).label("next").acquire())
-        .await
-        .expect("to acquire");
-    assert_eq!(
-        guard.renew().await.expect_err("it is lost").kind(),
-        ErrorKind::Lost
-    );
+    let next = drive(f, lock(&a).label("next").acquire()).await.expect("to acquire");
+    assert_eq!(guard.renew().await.expect_err("it is lost").kind(), ErrorKind::Lost);
     let returned = guard.detach().await.expect_err("it is lost");
     assert_eq!(returned.error.kind(), ErrorKind::Lost);
-    assert!(matches!(
-        returned.guard.release().await.expect("an answer"),
-        Release::Taken { .. }
-    ));
+    assert!(matches!(returned.guard.release().await.expect("an answer"), Release::Taken { .. }));
     f.let_pass(SHORT / 2).await;
     is_untouched(&a, &next).await;
 }
@@ -213,10 +164,7 @@ pub(super) async fn a_loss_is_final(f: &impl Fixture) {
     let guard = lapsing.acquire().await.expect("to acquire");
     let tenure = guard.tenure().clone();
     let loss = drive(f, guard.lost()).await;
-    assert_eq!(
-        guard.renew().await.expect_err("it is lost").kind(),
-        ErrorKind::Lost
-    );
+    assert_eq!(guard.renew().await.expect_err("it is lost").kind(), ErrorKind::Lost);
     f.let_pass(SHORT / 2).await;
     assert!(!guard.is_held() && !tenure.is_held());
     assert_eq!(tenure.lost().await, loss);
@@ -240,10 +188,7 @@ pub(super) async fn every_view_of_a_lease_is_told(f: &impl Fixture) {
         })
         .collect();
     for watcher in watchers {
-        assert_eq!(
-            *drive(f, watcher).await.expect("no panic").kind(),
-            LossKind::Expired
-        );
+        assert_eq!(*drive(f, watcher).await.expect("no panic").kind(), LossKind::Expired);
     }
     eventually(f, async || client.domain().metrics().lost == 1).await;
 }

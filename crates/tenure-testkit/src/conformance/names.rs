@@ -80,75 +80,33 @@ pub(super) async fn names_of_any_characters_are_told_apart(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let mut guards: Vec<Guard> = Vec::new();
     for name in CONFUSING {
-        let attempt = a
-            .domain()
-            .lock(name)
-            .ttl(LONG)
-            .try_acquire()
-            .await
-            .expect("a name like any other");
-        guards.push(
-            attempt
-                .ok()
-                .unwrap_or_else(|| panic!("{name:?} was taken for another name")),
-        );
+        let attempt = a.domain().lock(name).ttl(LONG).try_acquire().await.expect("a name like any other");
+        guards.push(attempt.ok().unwrap_or_else(|| panic!("{name:?} was taken for another name")));
     }
     for (name, guard) in CONFUSING.iter().zip(&guards) {
         assert_eq!(guard.name(), *name);
         let status = b.domain().inspect(name).await.expect("to look");
         assert_eq!(status.name, *name);
-        assert_eq!(
-            status.holder.expect("to be held").fence,
-            guard.fence(),
-            "{name:?}"
-        );
-        assert!(
-            !b.domain()
-                .lock(name)
-                .try_acquire()
-                .await
-                .expect("no error")
-                .is_acquired()
-        );
+        assert_eq!(status.holder.expect("to be held").fence, guard.fence(), "{name:?}");
+        assert!(!b.domain().lock(name).try_acquire().await.expect("no error").is_acquired());
     }
     for (name, guard) in CONFUSING.iter().zip(guards) {
         guard.release().await.expect("to release");
-        assert!(
-            !b.domain().inspect(name).await.expect("to look").is_held(),
-            "{name:?}"
-        );
+        assert!(!b.domain().inspect(name).await.expect("to look").is_held(), "{name:?}");
     }
 }
 
 // R0.7
 pub(super) async fn names_of_a_thousand_bytes_are_told_apart(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let names = [
-        "x".repeat(1_000),
-        format!("{}y", "x".repeat(999)),
-        "x".repeat(999),
-        "é".repeat(500),
-    ];
+    let names = ["x".repeat(1_000), format!("{}y", "x".repeat(999)), "x".repeat(999), "é".repeat(500)];
     let mut guards = Vec::new();
     for name in &names {
-        let attempt = a
-            .domain()
-            .lock(name)
-            .ttl(LONG)
-            .try_acquire()
-            .await
-            .expect("not too long");
+        let attempt = a.domain().lock(name).ttl(LONG).try_acquire().await.expect("not too long");
         guards.push(attempt.ok().expect("a name of its own"));
     }
     for name in &names {
-        assert!(
-            !b.domain()
-                .lock(name)
-                .try_acquire()
-                .await
-                .expect("no error")
-                .is_acquired()
-        );
+        assert!(!b.domain().lock(name).try_acquire().await.expect("no error").is_acquired());
     }
 }
 
@@ -176,12 +134,7 @@ pub(super) async fn a_bad_name_is_invalid(f: &impl Fixture) {
 pub(super) async fn a_bad_time_is_invalid(f: &impl Fixture) {
     let client = f.client().await;
     let hour = Duration::from_secs(60 * 60);
-    for ttl in [
-        Duration::ZERO,
-        Duration::from_millis(99),
-        25 * hour,
-        Duration::MAX,
-    ] {
+    for ttl in [Duration::ZERO, Duration::from_millis(99), 25 * hour, Duration::MAX] {
         let lock = lock(&client).ttl(ttl);
         is_invalid(lock.acquire().await);
         is_invalid(lock.try_acquire().await);
@@ -194,10 +147,7 @@ pub(super) async fn a_bad_time_is_invalid(f: &impl Fixture) {
         guard.release().await.expect("to release");
         is_free(f, client.domain()).await;
     }
-    let patient = lock(&client)
-        .try_acquire_for(Duration::MAX)
-        .await
-        .expect("no limit at all");
+    let patient = lock(&client).try_acquire_for(Duration::MAX).await.expect("no limit at all");
     assert!(patient.is_acquired());
 }
 
@@ -206,19 +156,9 @@ pub(super) async fn a_label_is_any_text_up_to_its_limit(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     is_invalid(lock(&a).label("x".repeat(201)).acquire().await);
     is_invalid(lock(&a).label("é".repeat(101)).take_over().await);
-    for label in [
-        "",
-        "x",
-        "a:b c%d",
-        "名前 🔒\n\0\u{1b}[31m",
-        "null",
-        &"é".repeat(100),
-    ] {
+    for label in ["", "x", "a:b c%d", "名前 🔒\n\0\u{1b}[31m", "null", &"é".repeat(100)] {
         let guard = lock(&a).label(label).acquire().await.expect("to acquire");
-        assert_eq!(
-            look(b.domain()).await.holder.expect("to be held").owner.label(),
-            label
-        );
+        assert_eq!(look(b.domain()).await.holder.expect("to be held").owner.label(), label);
         guard.release().await.expect("to release");
     }
 }
@@ -231,26 +171,11 @@ pub(super) async fn names_in_use_are_listed(f: &impl Fixture) {
         statuses.into_iter().map(|status| status.name).collect()
     };
     assert!(listed("").await.is_empty());
-    let names = [
-        "orders/42",
-        "orders/1",
-        "orders",
-        "orders/",
-        "invoices/7",
-        "Orders/1",
-        "or*ers",
-        "or[d]ers/é",
-    ];
+    let names =
+        ["orders/42", "orders/1", "orders", "orders/", "invoices/7", "Orders/1", "or*ers", "or[d]ers/é"];
     let mut guards = Vec::new();
     for name in names {
-        guards.push(
-            a.domain()
-                .lock(name)
-                .ttl(LONG)
-                .acquire()
-                .await
-                .expect("to acquire"),
-        );
+        guards.push(a.domain().lock(name).ttl(LONG).acquire().await.expect("to acquire"));
     }
     let mut all = names.map(str::to_owned);
     all.sort();
@@ -274,21 +199,8 @@ pub(super) async fn nothing_is_listed_once_all_is_over(f: &impl Fixture) {
     for round in 0..5 {
         for name in 0..20 {
             let name = format!("{round}/{name}");
-            let guard = a
-                .domain()
-                .lock(&name)
-                .ttl(LONG)
-                .acquire()
-                .await
-                .expect("to acquire");
-            assert!(
-                !b.domain()
-                    .lock(&name)
-                    .try_acquire()
-                    .await
-                    .expect("no error")
-                    .is_acquired()
-            );
+            let guard = a.domain().lock(&name).ttl(LONG).acquire().await.expect("to acquire");
+            assert!(!b.domain().lock(&name).try_acquire().await.expect("no error").is_acquired());
             if name.ends_with('7') {
                 drop(guard);
             } else {

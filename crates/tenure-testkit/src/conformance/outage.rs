@@ -40,10 +40,8 @@ pub(super) async fn a_store_out_of_reach_is_one_typed_error(f: &impl Fixture) {
     is_unavailable(drive(f, domain.list("")).await);
     is_unavailable(drive(f, domain.break_lock(NAME, &holder)).await);
     is_unavailable(drive(f, domain.health()).await);
-    let ticket: Ticket = "tenure1/orders/42/1/10000/token"
-        .replace("orders/42", "orders%2F42")
-        .parse()
-        .expect("a ticket");
+    let ticket: Ticket =
+        "tenure1/orders/42/1/10000/token".replace("orders/42", "orders%2F42").parse().expect("a ticket");
     is_unavailable(drive(f, domain.adopt(&ticket)).await);
     a.reconnect().await;
 }
@@ -56,13 +54,7 @@ pub(super) async fn it_recovers_without_a_restart(f: &impl Fixture) {
         a.cut_off().await;
         is_unavailable(drive(f, lock(&a).ttl(SHORT).acquire()).await);
         a.reconnect().await;
-        eventually(f, async || {
-            lock(&a)
-                .try_acquire()
-                .await
-                .is_ok_and(|attempt| attempt.is_acquired())
-        })
-        .await;
+        eventually(f, async || lock(&a).try_acquire().await.is_ok_and(|attempt| attempt.is_acquired())).await;
     }
     is_free(f, a.domain()).await;
 }

@@ -21,17 +21,10 @@ pub(super) async fn a_release_that_did_not_reach_the_store_is_tried_again(f: &im
     let (a, b) = (f.client().await, f.client().await);
     let guard = lock(&a).acquire().await.expect("to acquire");
     a.cut_off().await;
-    let returned = drive(f, guard.release())
-        .await
-        .expect_err("the store is out of reach");
+    let returned = drive(f, guard.release()).await.expect_err("the store is out of reach");
     assert_eq!(returned.error.kind(), ErrorKind::Unavailable);
-    assert!(
-        !returned.guard.is_held(),
-        "given back, as far as its holder is concerned"
-    );
-    let returned = drive(f, returned.guard.release())
-        .await
-        .expect_err("still out of reach");
+    assert!(!returned.guard.is_held(), "given back, as far as its holder is concerned");
+    let returned = drive(f, returned.guard.release()).await.expect_err("still out of reach");
     assert!(look(b.domain()).await.is_held(), "nobody told the store");
     a.reconnect().await;
     let mut left = Some(returned.guard);
@@ -51,11 +44,7 @@ pub(super) async fn a_release_that_did_not_reach_the_store_goes_on_by_itself(f: 
     let (a, b) = (f.client().await, f.client().await);
     let guard = lock(&a).acquire().await.expect("to acquire");
     a.cut_off().await;
-    drop(
-        drive(f, guard.release())
-            .await
-            .expect_err("the store is out of reach"),
-    );
+    drop(drive(f, guard.release()).await.expect_err("the store is out of reach"));
     a.reconnect().await;
     is_free(f, b.domain()).await;
 }
@@ -75,17 +64,9 @@ pub(super) async fn a_drop_that_did_not_reach_the_store_goes_on_by_itself(f: &im
 // R2.5, R2.7: the retry of a release is good for its own lease, and for no later one of the same process.
 pub(super) async fn a_late_release_does_not_end_the_next_lease(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(SHORT).acquire().await.expect("to acquire");
     a.cut_off().await;
-    let returned = drive(f, guard.release())
-        .await
-        .expect_err("the store is out of reach");
+    let returned = drive(f, guard.release()).await.expect_err("the store is out of reach");
     is_free(f, b.domain()).await;
     a.reconnect().await;
     let next = drive(f, lock(&a).acquire()).await.expect("to acquire");
@@ -127,29 +108,19 @@ pub(super) async fn a_drop_gives_back(f: &impl Fixture) {
 pub(super) async fn a_drop_outside_a_runtime_gives_back(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let guard = hold(&a).await;
-    std::thread::spawn(move || drop(guard))
-        .join()
-        .expect("a drop never panics");
+    std::thread::spawn(move || drop(guard)).join().expect("a drop never panics");
     is_free(f, b.domain()).await;
 }
 
 // R3.5: a guard keeps what it needs. It is renewed, and given back, without its domain.
 pub(super) async fn a_guard_outlives_its_domain(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(SHORT).acquire().await.expect("to acquire");
     drop(a);
     f.let_pass(SHORT * 5 / 2).await;
     assert!(guard.is_held(), "it was not renewed");
     guard.renew().await.expect("to renew");
-    std::thread::spawn(move || drop(guard))
-        .join()
-        .expect("a drop never panics");
+    std::thread::spawn(move || drop(guard)).join().expect("a drop never panics");
     is_free(f, b.domain()).await;
 }
 

@@ -29,10 +29,7 @@ pub(super) async fn run_gives_back_at_the_end(f: &impl Fixture) {
 // R1.7: an error of the work is the work's value.
 pub(super) async fn run_gives_back_on_error(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    let ran = lock(&a)
-        .run(async |_| Err::<(), _>("the work's own"))
-        .await
-        .expect("to run");
+    let ran = lock(&a).run(async |_| Err::<(), _>("the work's own")).await.expect("to run");
     assert_eq!(ran.value, Err("the work's own"));
     assert!(!look(b.domain()).await.is_held());
 }
@@ -61,10 +58,7 @@ pub(super) async fn run_gives_back_on_cancellation(f: &impl Fixture) {
     eventually(f, async || look(b.domain()).await.is_held()).await;
     task.abort();
     is_free(f, b.domain()).await;
-    assert!(
-        is_stopped.load(Ordering::SeqCst),
-        "given back while the work is alive"
-    );
+    assert!(is_stopped.load(Ordering::SeqCst), "given back while the work is alive");
 }
 
 // R1.7: cancelled while it waits, it never runs.
@@ -72,11 +66,8 @@ pub(super) async fn run_that_is_cancelled_in_the_queue_never_works(f: &impl Fixt
     let (a, b) = (f.client().await, f.client().await);
     let guard = hold(&a).await;
     let lock = lock(&b);
-    let task = tokio::spawn(async move {
-        lock.run(async |_| unreachable!("it was cancelled"))
-            .await
-            .map(|_| ())
-    });
+    let task =
+        tokio::spawn(async move { lock.run(async |_| unreachable!("it was cancelled")).await.map(|_| ()) });
     eventually(f, async || queue(a.domain()).await.len() == 1).await;
     task.abort();
     eventually(f, async || queue(a.domain()).await.is_empty()).await;
@@ -146,23 +137,13 @@ pub(super) async fn try_run_tells_busy_from_the_works_own_value(f: &impl Fixture
         Attempt::Busy(busy) => assert_eq!(busy.holder.expect("to be known").owner.label(), "holder"),
     }
     let limit = Duration::from_millis(100);
-    let ran = drive(f, lock(&b).try_run_for(limit, async |_| 7))
-        .await
-        .expect("no error");
+    let ran = drive(f, lock(&b).try_run_for(limit, async |_| 7)).await.expect("no error");
     assert!(!ran.is_acquired());
     guard.release().await.expect("to release");
     is_free(f, a.domain()).await;
-    let ran = lock(&b)
-        .try_run(async |_| None::<u8>)
-        .await
-        .expect("no error")
-        .ok();
+    let ran = lock(&b).try_run(async |_| None::<u8>).await.expect("no error").ok();
     assert_eq!(ran.expect("to be run").value, None);
-    let ran = lock(&b)
-        .try_run_for(LONG, async |_| 7)
-        .await
-        .expect("no error")
-        .ok();
+    let ran = lock(&b).try_run_for(LONG, async |_| 7).await.expect("no error").ok();
     assert_eq!(ran.expect("to be run").value, 7);
 }
 
@@ -176,12 +157,7 @@ pub(super) async fn run_keeps_the_value_when_the_release_fails(f: &impl Fixture)
     });
     let ran = drive(f, ran).await.expect("to run");
     assert_eq!(ran.value, 7);
-    assert!(
-        ran.report
-            .release
-            .expect_err("the store is out of reach")
-            .is_transient()
-    );
+    assert!(ran.report.release.expect_err("the store is out of reach").is_transient());
     a.reconnect().await;
     is_free(f, b.domain()).await;
 }

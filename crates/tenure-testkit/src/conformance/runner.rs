@@ -22,11 +22,7 @@ pub struct Suite<F> {
 impl<F: Fixture> Suite<F> {
     /// A suite for the backend of this name; `without` are the cases that it can't do, as `theme::case`.
     pub fn new(backend: &'static str, fixture: fn() -> F, without: &'static [&'static str]) -> Self {
-        Suite {
-            backend,
-            fixture,
-            without,
-        }
+        Suite { backend, fixture, without }
     }
 
     /// Runs a case on a fixture of its own, and looks whether it left anything in the store.
@@ -39,11 +35,7 @@ impl<F: Fixture> Suite<F> {
         needs: &'static [Need],
         body: impl AsyncFnOnce(&F) + Send + 'static,
     ) {
-        let Suite {
-            backend,
-            fixture,
-            without,
-        } = self;
+        let Suite { backend, fixture, without } = self;
         let is_listed = without.contains(&case);
         within_reason(case, move || {
             let fixture = fixture();
@@ -57,10 +49,7 @@ impl<F: Fixture> Suite<F> {
                     );
                     return;
                 }
-                assert!(
-                    !is_listed,
-                    "{case} is listed as not supported by {backend}, and is"
-                );
+                assert!(!is_listed, "{case} is listed as not supported by {backend}, and is");
                 body(&fixture).await;
                 nothing_is_left(&fixture).await;
             });
@@ -74,11 +63,7 @@ impl<F: Fixture> Suite<F> {
     /// # Panics
     /// When they are not.
     pub fn report(self) {
-        let Suite {
-            backend,
-            fixture,
-            without,
-        } = self;
+        let Suite { backend, fixture, without } = self;
         within_reason("the report", move || {
             let fixture = fixture();
             let runtime = fixture.runtime();
@@ -90,17 +75,11 @@ impl<F: Fixture> Suite<F> {
                 }
             }
             let (all, not) = (INDEX.len(), left_out.len());
-            println!(
-                "{backend}: {all} cases, {} supported, {not} not supported",
-                all - not
-            );
+            println!("{backend}: {all} cases, {} supported, {not} not supported", all - not);
             let (mut expected, mut found) = (without.to_vec(), left_out);
             expected.sort_unstable();
             found.sort_unstable();
-            assert_eq!(
-                found, expected,
-                "what {backend} does not support (left), and what it says (right)"
-            );
+            assert_eq!(found, expected, "what {backend} does not support (left), and what it says (right)");
             runtime.shutdown_background();
         });
     }
@@ -123,11 +102,7 @@ fn within_reason(case: &'static str, body: impl FnOnce() + Send + 'static) {
 
 async fn why_not(fixture: &impl Fixture, needs: &[Need]) -> Option<String> {
     let client = fixture.client().await;
-    let store = client
-        .domain()
-        .capabilities()
-        .await
-        .expect("a store that says what it can do");
+    let store = client.domain().capabilities().await.expect("a store that says what it can do");
     needs.iter().find_map(|need| match need {
         Need::Store(capability) if !store.contains(capability) => {
             Some(format!("the store has no {capability:?}"))
@@ -144,11 +119,7 @@ async fn why_not(fixture: &impl Fixture, needs: &[Need]) -> Option<String> {
 async fn nothing_is_left(f: &impl Fixture) {
     let client = f.client().await;
     let domain = client.domain();
-    let can_list = domain
-        .capabilities()
-        .await
-        .expect("an open store")
-        .contains(&Capability::List);
+    let can_list = domain.capabilities().await.expect("an open store").contains(&Capability::List);
     if can_list {
         let mut was_said = false;
         eventually(f, async || {

@@ -12,9 +12,7 @@ use super::time::{LONG, NAME, SHORT, drive, enqueue, eventually, granted, hold, 
 const ABOUT: Duration = Duration::from_secs(60);
 
 fn is_about(a: SystemTime, b: SystemTime) -> bool {
-    a.duration_since(b)
-        .or_else(|_| b.duration_since(a))
-        .is_ok_and(|apart| apart < ABOUT)
+    a.duration_since(b).or_else(|_| b.duration_since(a)).is_ok_and(|apart| apart < ABOUT)
 }
 
 // R4.2
@@ -37,10 +35,7 @@ pub(super) async fn is_it_locked_by_whom_and_for_how_long(f: &impl Fixture) {
         assert!(is_about(holder.since, guard.since()), "{holder:?}");
         assert!(holder.remaining > LONG / 2 && holder.remaining <= LONG);
         assert!(format!("{holder} {holder:?}").contains("nightly"));
-        assert!(
-            !format!("{holder} {holder:?}").contains(guard.token()),
-            "a token is a secret"
-        );
+        assert!(!format!("{holder} {holder:?}").contains(guard.token()), "a token is a secret");
     }
     drop(guard);
     drop(granted(f, waiter).await);
@@ -87,30 +82,18 @@ pub(super) async fn a_guard_knows_its_facts(f: &impl Fixture) {
     assert!(guard.is_held() && !guard.degraded());
     assert!(is_about(guard.since(), SystemTime::now()));
     let remaining = guard.remaining();
-    assert!(
-        remaining > LONG / 2 && remaining < LONG,
-        "errs towards less than the store's {remaining:?}"
-    );
+    assert!(remaining > LONG / 2 && remaining < LONG, "errs towards less than the store's {remaining:?}");
     assert!(guard.until() > guard.since());
     f.let_pass(SHORT).await;
     assert!(guard.remaining() < remaining, "time passes");
-    assert!(
-        !format!("{guard:?}").contains(guard.token()),
-        "a token is a secret"
-    );
+    assert!(!format!("{guard:?}").contains(guard.token()), "a token is a secret");
     assert!(format!("{guard:?}").contains(NAME));
 }
 
 // R4.3: no I/O is needed to know them.
 pub(super) async fn a_guard_knows_its_facts_out_of_reach_too(f: &impl Fixture) {
     let a = f.client().await;
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(2 * SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(2 * SHORT).acquire().await.expect("to acquire");
     a.cut_off().await;
     assert!(guard.is_held() && guard.remaining() > Duration::ZERO && guard.until() > guard.since());
     assert_eq!(*drive(f, guard.lost()).await.kind(), LossKind::Unreachable);
@@ -128,15 +111,10 @@ pub(super) async fn every_lease_has_a_fresh_token(f: &impl Fixture) {
         tokens.push(u128::from_str_radix(random, 16).expect("32 hexadecimal digits"));
         guard.release().await.expect("to release");
     }
-    let (ever_set, always_set) = tokens.iter().fold((0, u128::MAX), |(ever, always), token| {
-        (ever | token, always & token)
-    });
+    let (ever_set, always_set) =
+        tokens.iter().fold((0, u128::MAX), |(ever, always), token| (ever | token, always & token));
     assert_eq!((ever_set, always_set), (u128::MAX, 0), "a bit that never changes");
-    assert_eq!(
-        tokens.iter().collect::<HashSet<_>>().len(),
-        64,
-        "a token was used twice"
-    );
+    assert_eq!(tokens.iter().collect::<HashSet<_>>().len(), 64, "a token was used twice");
 }
 
 // R4.5
@@ -145,15 +123,9 @@ pub(super) async fn metrics_count(f: &impl Fixture) {
     let metrics = || a.domain().metrics();
     assert_eq!(metrics(), b.domain().metrics(), "all zero");
     let guard = hold(&a).await;
-    assert_eq!(
-        (metrics().acquired, metrics().released, metrics().held),
-        (1, 0, 1)
-    );
+    assert_eq!((metrics().acquired, metrics().released, metrics().held), (1, 0, 1));
     guard.release().await.expect("to release");
-    assert_eq!(
-        (metrics().acquired, metrics().released, metrics().held),
-        (1, 1, 0)
-    );
+    assert_eq!((metrics().acquired, metrics().released, metrics().held), (1, 1, 0));
     let other = hold(&b).await;
     assert!(!lock(&a).try_acquire().await.expect("no error").is_acquired());
     assert_eq!(metrics().busy, 1);
@@ -161,19 +133,9 @@ pub(super) async fn metrics_count(f: &impl Fixture) {
     assert_eq!((metrics().waiting, metrics().acquired), (1, 1));
     drop(other);
     drop(granted(f, waiter).await);
-    assert_eq!(
-        (metrics().waiting, metrics().acquired, metrics().released),
-        (0, 2, 2)
-    );
+    assert_eq!((metrics().waiting, metrics().acquired, metrics().released), (0, 2, 2));
     is_free(f, b.domain()).await;
-    let guard = a
-        .domain()
-        .lock(NAME)
-        .ttl(SHORT)
-        .max_hold(2 * SHORT)
-        .acquire()
-        .await
-        .expect("to acquire");
+    let guard = a.domain().lock(NAME).ttl(SHORT).max_hold(2 * SHORT).acquire().await.expect("to acquire");
     drive(f, guard.lost()).await;
     eventually(f, async || metrics().lost == 1).await;
     assert!(metrics().renewals >= 1);
@@ -202,17 +164,8 @@ pub(super) async fn looking_changes_nothing(f: &impl Fixture) {
     }
     let after = look(b.domain()).await.holder.expect("to be held");
     assert!(after.remaining < before.remaining);
-    assert_eq!(
-        (after.fence, after.since, after.owner),
-        (before.fence, before.since, before.owner)
-    );
-    assert!(
-        !b.domain()
-            .inspect("another name")
-            .await
-            .expect("to look")
-            .is_held()
-    );
+    assert_eq!((after.fence, after.since, after.owner), (before.fence, before.since, before.owner));
+    assert!(!b.domain().inspect("another name").await.expect("to look").is_held());
     assert!(guard.is_held());
 }
 

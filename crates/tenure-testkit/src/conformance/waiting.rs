@@ -26,11 +26,7 @@ pub(super) async fn first_come_first_served_between_clients(f: &impl Fixture) {
     guard.release().await.expect("to release");
     for (number, waiter) in waiters.into_iter().enumerate() {
         let guard = granted(f, waiter).await;
-        assert_eq!(
-            queue(holder.domain()).await,
-            labels[number + 1..],
-            "another came first"
-        );
+        assert_eq!(queue(holder.domain()).await, labels[number + 1..], "another came first");
         guard.release().await.expect("to release");
     }
 }
@@ -121,10 +117,7 @@ pub(super) async fn a_waiter_whose_time_is_up_leaves_the_queue(f: &impl Fixture)
     let (a, b) = (f.client().await, f.client().await);
     let guard = hold(&a).await;
     let limit = Duration::from_millis(300);
-    match drive(f, lock(&b).label("b").try_acquire_for(limit))
-        .await
-        .expect("no error")
-    {
+    match drive(f, lock(&b).label("b").try_acquire_for(limit)).await.expect("no error") {
         Attempt::Acquired(_) => panic!("two hold it"),
         Attempt::Busy(busy) => assert_eq!(busy.holder.expect("to be known").owner.label(), "holder"),
     }
@@ -208,12 +201,7 @@ pub(super) async fn everyone_who_waits_is_served(f: &impl Fixture) {
         for _ in 0..4 {
             let lock = lock(&client);
             tasks.push(tokio::spawn(async move {
-                lock.acquire()
-                    .await
-                    .expect("to acquire")
-                    .release()
-                    .await
-                    .expect("to release");
+                lock.acquire().await.expect("to acquire").release().await.expect("to release");
             }));
         }
     }
@@ -232,33 +220,17 @@ pub(super) async fn trying_does_not_wait(f: &impl Fixture) {
         assert!(!lock(&b).try_acquire().await.expect("no error").is_acquired());
         let zero = lock(&b).try_acquire_for(Duration::ZERO).await.expect("no error");
         assert!(!zero.is_acquired());
-        assert!(
-            queue(a.domain()).await.is_empty(),
-            "one that does not wait is in the queue"
-        );
+        assert!(queue(a.domain()).await.is_empty(), "one that does not wait is in the queue");
     }
     drop(guard);
     is_free(f, a.domain()).await;
-    assert!(
-        lock(&b)
-            .try_acquire_for(Duration::ZERO)
-            .await
-            .expect("no error")
-            .is_acquired()
-    );
+    assert!(lock(&b).try_acquire_for(Duration::ZERO).await.expect("no error").is_acquired());
 }
 
 // R4.1
 pub(super) async fn a_wait_with_a_limit_succeeds_within_it(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
-    assert!(
-        lock(&b)
-            .try_acquire_for(LONG)
-            .await
-            .expect("no error")
-            .is_acquired(),
-        "free"
-    );
+    assert!(lock(&b).try_acquire_for(LONG).await.expect("no error").is_acquired(), "free");
     is_free(f, a.domain()).await;
     let guard = hold(&a).await;
     let waiting = lock(&b).label("b");
@@ -277,11 +249,7 @@ pub(super) async fn the_limit_of_a_task_concerns_no_other(f: &impl Fixture) {
     pending_until(f, impatient.as_mut(), async || queue(a.domain()).await.len() == 1).await;
     let patient = sit(f, &b, lock(&b)).await;
     assert!(!drive(f, impatient).await.expect("no error").is_acquired());
-    assert_eq!(
-        queue(a.domain()).await.len(),
-        1,
-        "the place of the others is kept"
-    );
+    assert_eq!(queue(a.domain()).await.len(), 1, "the place of the others is kept");
     drop(guard);
     drop(granted(f, patient).await);
 }
@@ -289,13 +257,7 @@ pub(super) async fn the_limit_of_a_task_concerns_no_other(f: &impl Fixture) {
 /// A waiter behind others that may be shown or not, for they are dead.
 async fn acquiring_behind(f: &impl Fixture, witness: &impl Client, lock: Lock) -> JoinHandle<tenure::Guard> {
     let task = super::time::acquiring(lock);
-    eventually(f, async || {
-        queue(witness.domain())
-            .await
-            .last()
-            .is_some_and(|label| label == "b")
-    })
-    .await;
+    eventually(f, async || queue(witness.domain()).await.last().is_some_and(|label| label == "b")).await;
     task
 }
 

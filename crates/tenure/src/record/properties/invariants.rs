@@ -188,7 +188,7 @@ proptest! {
         }
         let op = store.op(draft);
         // A waiter leaves; it does not release, has no ticket to be adopted, and can't be broken.
-        let waits = |token| store.record.queue.iter().any(|waiter| waiter.token == *token);
+        let waits = |token: &Token| store.record.queue.iter().any(|waiter| waiter.token == *token);
         if let Op::Release { token, .. } | Op::Break { token, .. } | Op::Adopt { from: token, .. } = &op
             && waits(token)
         {
