@@ -5,6 +5,9 @@
 //! name to another (I2, I4), also when the store hangs or the process is stopped. A request that was not answered is *unknown*,
 //! not lost: the lease is believed until its deadline, and the renewal is sent again.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use crate::clock::Moment;

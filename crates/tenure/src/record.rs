@@ -14,6 +14,12 @@
 //!
 //! Keeps I1 (a name has one holder) and I3 (fences only grow).
 
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
 mod transitions;
 
 use std::time::Duration;
