@@ -38,16 +38,27 @@ pub(crate) async fn acquire(
 ) -> Result<Outcome, Error> {
     // A loop of uncontended acquires must not starve the other tasks of its thread.
     tokio::task::coop::consume_budget().await;
-    let session = client.backend().await?.session();
+    let connected = match limit {
+        Some(limit) => client.clock.until(limit, client.backend()).await,
+        None => Some(client.backend().await),
+    };
+    let session =
+        connected.unwrap_or_else(|| Err(Error::unavailable("store was not reached in time")))?.session();
     let (name, seat) = (&claim.name, Seat::new(Arc::clone(claim), waits));
-    let mut sitting = Sitting { client, name, seat, attempt: None, is_seated: false };
+    let mut sitting = Sitting { client, name, seat, attempt: None, asked_until: None, is_seated: false };
     match client.table.lock().sit(name, &sitting.seat, session)? {
         Sit::Refused(busy) => return Ok(Outcome::Busy(Box::new(busy))),
-        Sit::Wait => sitting.is_seated = true,
+        Sit::Wait { asked_until } => {
+            sitting.is_seated = true;
+            sitting.asked_until = asked_until;
+        }
         Sit::Ask(attempt) => {
             client.tasks.see_runtime();
             sitting.attempt = Some(attempt);
         }
+    }
+    if sitting.is_seated {
+        client.mind_keeper();
     }
     // Asking the store is boxed: most turns of a contended name never come here, and their futures stay small.
     if sitting.attempt.is_some()
@@ -65,6 +76,8 @@ struct Sitting<'a> {
     seat: Arc<Seat>,
     /// What it asks the store with, until it has its answer.
     attempt: Option<Attempt>,
+    /// Another task asks; after this moment, one that nobody polls any more.
+    asked_until: Option<Moment>,
     is_seated: bool,
 }
 
@@ -87,15 +100,23 @@ impl Sitting<'_> {
             Ok((Reply::Waiting { place, holding, ahead }, _)) => {
                 attempt.place = Some(place);
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
-                let queued = attempt.clone();
-                client.change(|table, after| table.ask_queued(name, &self.seat, queued, busy, after))?;
-                self.attempt = None;
+                let (queued, seat) = (attempt.clone(), &self.seat);
+                let is_sought = client.change(|table, after| {
+                    table.ask_queued(name, seat, queued, busy, client.session(), after)
+                })?;
+                if let Some(attempt) = self.attempt.take().filter(|_| !is_sought) {
+                    release::leave(client, name.clone(), attempt.token, attempt.haunted_until, terms.ttl);
+                }
                 self.is_seated = true;
                 return Ok(None);
             }
             Ok((Reply::Busy { holding, waiters }, _)) => {
+                if let Some(haunted_until) = attempt.haunted_until {
+                    release::lay_ghost(client, name.clone(), attempt.token.clone(), haunted_until);
+                }
+                let token = attempt.token.clone();
                 self.attempt = None;
-                client.change(|table, after| table.ask_ended(name, None, client.session(), after));
+                client.change(|table, after| table.ask_ended(name, &token, None, client.session(), after));
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters };
                 return Ok(Some(Outcome::Busy(Box::new(busy))));
             }
@@ -104,7 +125,9 @@ impl Sitting<'_> {
         };
         if is_own_limit.is_none() {
             // Not this task's impatience, but the store: whoever waits for the same answer gets it.
-            client.change(|table, after| table.ask_ended(name, Some(&error), client.session(), after));
+            let token = attempt.token.clone();
+            client
+                .change(|table, after| table.ask_ended(name, &token, Some(&error), client.session(), after));
             if let Some(attempt) = self.attempt.take().filter(|attempt| attempt.haunted_until.is_some()) {
                 release::leave(client, name.clone(), attempt.token, attempt.haunted_until, terms.ttl);
             }
@@ -118,21 +141,18 @@ impl Sitting<'_> {
             (attempt.token.clone(), attempt.claim.terms, attempt.haunted_until);
         let (client, name, lease) = (self.client, self.name, Lease::granted(&terms, sent));
         let turn = client.change(|table, after| table.ask_granted(name, attempt, lease, fence, after));
-        match (&turn, haunted_until) {
-            (Ok(_), Some(haunted_until)) => {
-                release::leave_unless_used(client, name.clone(), token, haunted_until)
-            }
-            (Ok(_), None) => {}
-            (Err(_), _) => release::leave(client, name.clone(), token, haunted_until, terms.ttl),
-        }
-        turn.map(Outcome::Turn)
+        let leave = |_: &Error| release::leave(client, name.clone(), token, haunted_until, terms.ttl);
+        turn.inspect_err(leave).map(Outcome::Turn)
     }
 
     /// Waits to be called.
     async fn wait(&mut self, limit: Option<Moment>) -> Result<Outcome, Error> {
+        if self.asked_until.is_some() {
+            Box::pin(self.wait_for_asker(limit)).await;
+        }
         let called = std::future::poll_fn(|cx| self.seat.poll_call(cx));
         let call = match limit {
-            Some(limit) => Box::pin(self.client.clock.until(limit, called)).await,
+            Some(limit) => self.client.clock.until(limit, called).await,
             None => Some(called.await),
         };
         self.is_seated = false;
@@ -148,10 +168,21 @@ impl Sitting<'_> {
         }
     }
 
+    /// Waits until this task is called, or the one that asks must have its answer. One that nobody polls holds nobody up for ever.
+    async fn wait_for_asker(&mut self, limit: Option<Moment>) {
+        let (client, name) = (self.client, self.name);
+        let Some(until) = self.asked_until.filter(|&until| limit.is_none_or(|limit| until < limit)) else {
+            return;
+        };
+        let called = std::future::poll_fn(|cx| self.seat.poll_is_called(cx));
+        if client.clock.until(until, called).await.is_none() {
+            client.change(|table, after| table.ask_overdue(name, client.session(), after));
+        }
+    }
+
     /// Leaves the cohort; returns the call that came meanwhile.
     fn stand_up(&self) -> Option<Call> {
-        self.client.table.lock().unsit(self.name, &self.seat);
-        self.seat.leave()
+        self.client.table.lock().unsit(self.name, &self.seat)
     }
 }
 

@@ -4,8 +4,10 @@
 //! work that ends by itself (R3.5).
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -24,6 +26,9 @@ use crate::seek;
 use crate::sync::Mutex;
 use crate::table::{After, Table};
 use crate::tasks::Tasks;
+
+/// The longest that an attempt to connect may take.
+const LONGEST_CONNECT: Duration = Duration::from_secs(10);
 
 /// How a client connects: told where to send what the store says unasked.
 pub(crate) type Connect = Box<dyn Fn(Weak<dyn Sink>) -> Pending<Arc<dyn Backend>> + Send + Sync>;
@@ -46,6 +51,7 @@ pub(crate) struct Client {
     alarm: Arc<Notify>,
     /// There is a keeper.
     is_kept: Arc<AtomicBool>,
+    closing: Notify,
 }
 
 impl Client {
@@ -59,6 +65,7 @@ impl Client {
             tasks: Tasks::default(),
             alarm: Arc::default(),
             is_kept: Arc::default(),
+            closing: Notify::new(),
         })
     }
 
@@ -67,10 +74,39 @@ impl Client {
         if let Some(backend) = self.opening.get() {
             return Ok(backend);
         }
-        self.table.lock().floor_unless_closed()?;
         self.tasks.see_runtime();
-        let sink: Weak<dyn Sink> = self.me.clone();
-        Box::pin(self.opening.get_or_open(&self.tasks, || (self.connect)(sink))).await
+        Box::pin(async {
+            let mut closing = pin!(self.closing.notified());
+            closing.as_mut().enable();
+            self.table.lock().floor_unless_closed()?;
+            let mut opening = pin!(self.opening.get_or_open(&self.tasks, || self.connect()));
+            std::future::poll_fn(|cx| match opening.as_mut().poll(cx) {
+                Poll::Pending => closing.as_mut().poll(cx).map(|()| Err(Error::closed())),
+                answer => answer,
+            })
+            .await
+        })
+        .await
+    }
+
+    fn connect(&self) -> Pending<Arc<dyn Backend>> {
+        let (sink, clock): (Weak<dyn Sink>, _) = (self.me.clone(), self.clock.clone());
+        match (self.connect)(sink) {
+            Pending::Later(later) => Pending::Later(Box::pin(async move {
+                let answer = clock.until(clock.now() + LONGEST_CONNECT, later).await;
+                let silence =
+                    || Err(Error::unavailable("store could not be connected to in time; try again"));
+                answer.unwrap_or_else(silence)
+            })),
+            at_once => at_once,
+        }
+    }
+
+    /// Ends everything; whoever waits for a connection is told too.
+    pub(crate) fn close(&self) {
+        let after = self.table.lock().close();
+        self.closing.notify_waiters();
+        self.follow_up(after);
     }
 
     /// The backend of a client that has something in the store.
@@ -85,9 +121,20 @@ impl Client {
     /// Changes the table, then does what follows from it.
     pub(crate) fn change<T>(&self, transition: impl FnOnce(&mut Table, &mut After) -> T) -> T {
         let mut after = After::default();
-        let result = transition(&mut self.table.lock(), &mut after);
+        let mut table = self.table.lock();
+        let result = transition(&mut table, &mut after);
+        // The keeper may have gone down with its runtime, whatever it meant to sleep until.
+        after.rouse_keeper |= !table.due.is_empty() && !self.is_kept.load(Ordering::Acquire);
+        drop(table);
         self.follow_up(after);
         result
+    }
+
+    /// Starts the keeper where it went down with its runtime: the leases that are waited for must end.
+    pub(crate) fn mind_keeper(&self) {
+        if !self.is_kept.load(Ordering::Acquire) {
+            self.change(|_, _| ());
+        }
     }
 
     pub(crate) fn follow_up(&self, mut after: After) {

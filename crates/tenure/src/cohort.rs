@@ -9,12 +9,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::acquire::PAUSE;
 use crate::backend::Grant;
 use crate::claim::Claim;
 use crate::clock::Moment;
@@ -48,6 +49,17 @@ enum Slot {
     Left,
 }
 
+impl Slot {
+    fn watch(&mut self, cx: &Context<'_>) -> Poll<()> {
+        match self {
+            Slot::Waiting(Some(waker)) => waker.clone_from(cx.waker()),
+            Slot::Waiting(waker) => *waker = Some(cx.waker().clone()),
+            Slot::Called(_) | Slot::Left => return Poll::Ready(()),
+        }
+        Poll::Pending
+    }
+}
+
 /// The answer to a task that waits.
 #[derive(Debug)]
 pub(crate) enum Call {
@@ -71,16 +83,15 @@ impl Seat {
 
     pub(crate) fn poll_call(&self, cx: &mut Context<'_>) -> Poll<Call> {
         let mut slot = self.slot.lock();
-        match &mut *slot {
-            Slot::Waiting(waker) => {
-                match waker {
-                    Some(waker) => waker.clone_from(cx.waker()),
-                    None => *waker = Some(cx.waker().clone()),
-                }
-                Poll::Pending
-            }
-            _ => self.collect(&mut slot).map_or(Poll::Pending, Poll::Ready),
+        match slot.watch(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => self.collect(&mut slot).map_or(Poll::Pending, Poll::Ready),
         }
+    }
+
+    /// The same, and leaves the answer where it is.
+    pub(crate) fn poll_is_called(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.slot.lock().watch(cx)
     }
 
     /// Leaves: takes the answer along if there is one, and can't be called any more.
@@ -106,6 +117,35 @@ impl Seat {
     }
 }
 
+/// What a background task and the lease that came of its attempt tell each other.
+#[derive(Debug, Default)]
+pub(crate) struct Bond {
+    /// A guard, or whoever has its ticket, has the token: nobody else may leave with it.
+    is_kept: AtomicBool,
+    haunted_until: AtomicU64,
+}
+
+impl Bond {
+    pub(crate) fn keep(&self) {
+        self.is_kept.store(true, Ordering::SeqCst);
+    }
+
+    /// The lease goes back to the store; returns until when a request of the background task may still be executed.
+    pub(crate) fn let_go(&self) -> Option<Moment> {
+        self.is_kept.store(false, Ordering::SeqCst);
+        let haunted_until = self.haunted_until.load(Ordering::SeqCst);
+        (haunted_until > 0).then(|| Moment::from_micros(haunted_until))
+    }
+
+    /// The background task ends; false when the attempt is its to leave, and else the lease knows what haunts it. The order here and
+    /// in `let_go` makes one of them see the other.
+    pub(crate) fn pass_on(&self, haunted_until: Option<Moment>) -> bool {
+        let haunted_until = haunted_until.map_or(0, Moment::as_micros);
+        self.haunted_until.fetch_max(haunted_until, Ordering::SeqCst);
+        self.is_kept.load(Ordering::SeqCst)
+    }
+}
+
 /// One attempt to get a lease from the store: everything that is asked again is asked with its token.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
@@ -120,12 +160,29 @@ pub(crate) struct Attempt {
     pub(crate) replaces: Option<Token>,
     /// Until then a request that was never answered may still be executed.
     pub(crate) haunted_until: Option<Moment>,
+    /// Shared with the lease that comes of it, when a background task asks.
+    pub(crate) bond: Option<Arc<Bond>>,
 }
 
 impl Attempt {
     pub(crate) fn new(session: &Session, claim: Arc<Claim>, floor: u64) -> Self {
         let token = Token::fresh(session, &claim.label);
-        Attempt { token, claim, floor, place: None, pair: None, replaces: None, haunted_until: None }
+        Attempt {
+            token,
+            claim,
+            floor,
+            place: None,
+            pair: None,
+            replaces: None,
+            haunted_until: None,
+            bond: None,
+        }
+    }
+
+    /// The attempt as a background task goes on with it.
+    pub(crate) fn sought(mut self) -> Self {
+        self.bond.get_or_insert_default();
+        self
     }
 
     /// The request for a lease: the first, or a beat.
@@ -156,6 +213,8 @@ pub(crate) enum Phase {
     Asking {
         token: Token,
         early: Option<Grant>,
+        /// It has its answer by then, if it is polled.
+        until: Moment,
     },
     /// A background task waits in the store's queue.
     Seeking(Box<Seeking>),
@@ -165,6 +224,13 @@ pub(crate) enum Phase {
     },
     /// A lease is on its way back.
     Returning,
+}
+
+impl Phase {
+    pub(crate) fn asking(attempt: &Attempt, now: Moment) -> Self {
+        let until = now + attempt.claim.terms.timeout() + PAUSE;
+        Phase::Asking { token: attempt.token.clone(), early: None, until }
+    }
 }
 
 /// What a grant that is pushed meanwhile has to be compared with.
@@ -218,6 +284,11 @@ impl Cohort {
         Cohort { seats: VecDeque::new(), phase, leases: Vec::new() }
     }
 
+    /// Whether the first task asks the store with this token.
+    pub(crate) fn is_asked_with(&self, asking: &Token) -> bool {
+        matches!(&self.phase, Phase::Asking { token, .. } if token == asking)
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         self.seats.is_empty() && self.leases.is_empty() && matches!(self.phase, Phase::Idle)
     }
@@ -230,7 +301,7 @@ impl Cohort {
         busy: Option<Busy>,
         after: &mut After,
     ) -> Phase {
-        let alarm = Arc::<Alarm>::default();
+        let (attempt, alarm) = (attempt.sought(), Arc::<Alarm>::default());
         after.seeks.push((name.clone(), attempt.clone(), Arc::clone(&alarm)));
         let seeking = Seeking { attempt, busy, trouble: None, alarm };
         std::mem::replace(&mut self.phase, Phase::Seeking(Box::new(seeking)))
@@ -286,6 +357,8 @@ pub(crate) struct Held {
     pub(crate) seat: Option<Arc<Seat>>,
     /// It passes from task to task until then.
     pub(crate) pass_until: Moment,
+    /// When to see whether the task that was called came for its turn.
+    pub(crate) first_look: Option<Moment>,
     /// A renewal is under way.
     pub(crate) is_renewing: bool,
     /// The renewal that is under way may have been executed before the lease ended: verify again.

@@ -288,8 +288,7 @@ impl Domain {
     /// # }
     /// ```
     pub async fn close(&self) {
-        let after = self.client.table.lock().close();
-        self.client.follow_up(after);
+        self.client.close();
         self.client.tasks.all_done().await;
     }
 

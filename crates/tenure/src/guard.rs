@@ -162,7 +162,7 @@ impl Guard {
         }
         self.is_done = true;
         self.tenure.0.end();
-        self.client.change(|table, after| table.forget_lease(&lease, self.client.session(), after));
+        self.client.change(|table, after| table.detached(&lease, self.client.session(), after));
         Ok(Ticket::new(lease.name.clone(), lease.token.clone(), self.fence(), ttl))
     }
 

@@ -9,7 +9,8 @@ use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 
 use crate::client::Client;
-use crate::record::Op;
+use crate::clock::Moment;
+use crate::record::{Op, Reply};
 use crate::release;
 use crate::schedule::Renewal;
 
@@ -34,14 +35,14 @@ impl Drop for Running {
 pub(crate) async fn keep(mut running: Running, alarm: Arc<Notify>) {
     loop {
         let Some(client_now) = running.client.upgrade() else { return };
-        let clock = client_now.clock.clone();
-        let next = look(&client_now);
-        let is_closed = client_now.table.lock().is_closed;
-        drop(client_now);
-        if is_closed {
+        // A domain that was closed may never have been opened: there is nothing to look at.
+        if client_now.table.lock().is_closed {
             running.has_ended = true;
             return;
         }
+        let clock = client_now.clock.clone();
+        let next = look(&client_now);
+        drop(client_now);
         match next {
             Some(next) => drop(clock.until(next, alarm.notified()).await),
             None => alarm.notified().await,
@@ -50,7 +51,7 @@ pub(crate) async fn keep(mut running: Running, alarm: Arc<Notify>) {
 }
 
 /// Sends what is due; returns when to look again.
-fn look(client: &Arc<Client>) -> Option<crate::clock::Moment> {
+fn look(client: &Arc<Client>) -> Option<Moment> {
     let due = client.change(|table, after| table.due(client.session(), after));
     for turn in due.unclaimed {
         release::give_back_later(client, &turn);
@@ -62,24 +63,36 @@ fn look(client: &Arc<Client>) -> Option<crate::clock::Moment> {
 }
 
 async fn renew(client: Weak<Client>, backend: Arc<dyn crate::backend::Backend>, renewal: Renewal) {
-    let Renewal { lease, ttl, timeout } = renewal;
     let Some(clock) = client.upgrade().map(|client| client.clock.clone()) else {
         return;
     };
     let sent = clock.now();
-    let op = Op::Renew { token: lease.token.clone(), ttl, floor: 0 };
-    let answer = clock.until(sent + timeout, backend.execute(&lease.name, op)).await;
-    let Some(client) = client.upgrade() else { return };
-    let reply = match answer {
-        Some(Ok(answer)) => Some(answer.reply),
+    let (name, timeout) = (renewal.lease.name.clone(), renewal.timeout);
+    let op = Op::Renew { token: renewal.lease.token.clone(), ttl: renewal.ttl, floor: 0 };
+    let mut under_way = UnderWay { client, renewal, sent, reply: None };
+    match clock.until(sent + timeout, backend.execute(&name, op)).await {
+        Some(Ok(answer)) => under_way.reply = Some(answer.reply),
         Some(Err(error)) => {
-            tracing::warn!(name = %lease.name, %error, "renewal failed; the lease is believed until its deadline");
-            None
+            tracing::warn!(%name, %error, "renewal failed; the lease is believed until its deadline");
         }
         None => {
-            tracing::warn!(name = %lease.name, ?timeout, "renewal was not answered; the lease is believed until its deadline");
-            None
+            tracing::warn!(%name, ?timeout, "renewal was not answered; the lease is believed until its deadline");
         }
-    };
-    client.change(|table, after| table.renewed(&lease, sent, ttl, reply.as_ref(), client.session(), after));
+    }
+}
+
+/// A renewal, entered when it is dropped: one that went down with its runtime was not answered, and is sent again on another.
+struct UnderWay {
+    client: Weak<Client>,
+    renewal: Renewal,
+    sent: Moment,
+    reply: Option<Reply>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let Some(client) = self.client.upgrade() else { return };
+        let (Renewal { lease, ttl, .. }, sent, reply) = (&self.renewal, self.sent, self.reply.as_ref());
+        client.change(|table, after| table.renewed(lease, sent, *ttl, reply, client.session(), after));
+    }
 }

@@ -37,6 +37,8 @@ mod cohort;
 mod domain;
 mod error;
 mod fence;
+#[cfg(all(test, not(shuttle)))]
+mod gate_tests;
 mod guard;
 mod keeper;
 mod lease;

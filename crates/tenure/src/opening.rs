@@ -66,10 +66,10 @@ impl Opening {
             }
         }
         let (tell, answer) = watch::channel(None);
+        *attempt = Some(answer.clone());
         match open() {
             Pending::Now(at_once) => drop(tell.send(at_once)),
             later => {
-                *attempt = Some(answer.clone());
                 drop(attempt);
                 tasks.spawn_daemon(async move {
                     let opened = later.await;

@@ -23,6 +23,9 @@ const LONGEST_ATTEMPT: Duration = Duration::from_secs(2);
 /// The longest pause between two attempts in the background.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long the background tries to undo what a ghost did.
+const LONGEST_GHOST: Duration = Duration::from_secs(10);
+
 /// What became of a lease that was given back.
 ///
 /// # Examples
@@ -123,11 +126,13 @@ impl Returning {
             end
         });
         tracing::debug!(name = %turn.lease.name, fence = turn.fence.get(), ?end, "released");
-        (end == TurnEnd::GiveBack).then(|| Returning {
-            client: Arc::clone(client),
-            turn: Arc::clone(turn),
-            is_reopened: false,
-        })
+        if end == TurnEnd::Passed {
+            return None;
+        }
+        if let Some(haunted_until) = turn.lease.let_go() {
+            lay_ghost(client, turn.lease.name.clone(), turn.lease.token.clone(), haunted_until);
+        }
+        Some(Returning { client: Arc::clone(client), turn: Arc::clone(turn), is_reopened: false })
     }
 
     /// Waits for the store's answer.
@@ -211,17 +216,15 @@ pub(crate) fn leave(
     });
 }
 
-/// Leaves the queue after a request of the attempt that was never answered can't be executed any more, unless its lease is in use:
-/// executed after the lease was given back, it would have joined the queue again.
-pub(crate) fn leave_unless_used(client: &Arc<Client>, name: Name, token: Token, haunted_until: Moment) {
-    let (backend, clock, weak) = (Arc::clone(client.opened()), client.clock.clone(), Arc::downgrade(client));
+/// Leaves once more when a request that was never answered can't be executed any longer.
+pub(crate) fn lay_ghost(client: &Arc<Client>, name: Name, token: Token, haunted_until: Moment) {
+    let (backend, clock) = (Arc::clone(client.opened()), client.clock.clone());
+    if haunted_until + PAUSE < clock.now() {
+        return;
+    }
     client.tasks.spawn(async move {
         clock.sleep_until(haunted_until + PAUSE).await;
-        let is_in_use = weak.upgrade().is_some_and(|client| client.table.lock().is_in_use(&name, &token));
-        if !is_in_use {
-            let give_up = clock.now() + LONGEST_ATTEMPT;
-            repeat(&*backend, &clock, &name, &Op::Leave { token }, give_up).await;
-        }
+        repeat(&*backend, &clock, &name, &Op::Leave { token }, haunted_until + LONGEST_GHOST).await;
     });
 }
 

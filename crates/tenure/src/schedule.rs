@@ -48,7 +48,7 @@ impl Table {
         self.next_id += 1;
         self.floor = self.floor.max(fence);
         self.metrics.acquired += 1;
-        let shared = SharedLease::new(name.clone(), attempt.token, self.clock.clone(), lease.deadline());
+        let shared = SharedLease::new(name.clone(), &attempt, self.clock.clone(), lease.deadline());
         let shared = Arc::new(shared);
         let turn = Arc::new(Turn::new(Arc::clone(&shared), fence, now));
         let mut held = Held {
@@ -60,6 +60,7 @@ impl Table {
             turn: Arc::clone(&turn),
             seat,
             pass_until: now + TURN_BUDGET,
+            first_look: Some(now + PROBATION + TURN_BUDGET),
             is_renewing: false,
             is_doubted: false,
             due: now,
@@ -114,6 +115,17 @@ impl Table {
             let Some(held) = cohort.leases.iter_mut().find(|held| held.id == id) else {
                 continue;
             };
+            held.first_look.take_if(|look| *look <= now);
+            if now.since(held.turn.started) >= PROBATION
+                && now < held.lease.deadline()
+                && let Some(seat) = held.take_back_turn()
+            {
+                held.is_renewing = true;
+                plan(held, now, &mut self.due);
+                due.unclaimed.push(Arc::clone(&held.turn));
+                cohort.seats.push_back(seat);
+                continue;
+            }
             match held.lease.step(now) {
                 Step::Over { .. } => {
                     held.shared.loss();
@@ -123,13 +135,6 @@ impl Table {
                 Step::Renew { ttl } if !held.is_renewing => {
                     held.is_renewing = true;
                     plan(held, now, &mut self.due);
-                    if now.since(held.turn.started) >= PROBATION
-                        && let Some(seat) = held.take_back_turn()
-                    {
-                        due.unclaimed.push(Arc::clone(&held.turn));
-                        cohort.seats.push_back(seat);
-                        continue;
-                    }
                     let lease = Arc::clone(&held.shared);
                     due.renewals.push(Renewal { lease, ttl, timeout: held.claim.terms.timeout() });
                 }
@@ -230,13 +235,14 @@ impl Table {
     }
 }
 
-/// Puts a lease into the schedule: for its next step, or, while a renewal is under way, for its deadline.
+/// Puts a lease into the schedule: for its next step, or, while a renewal is under way, for its deadline; and for the first look.
 fn plan(held: &mut Held, now: Moment, due: &mut std::collections::BTreeMap<(Moment, u64), Name>) {
     held.due = match held.lease.step(now) {
         _ if held.is_renewing => held.lease.deadline(),
         Step::Rest { until } => until,
         Step::Renew { .. } | Step::Over { .. } => now,
     };
+    held.due = held.first_look.map_or(held.due, |look| look.min(held.due));
     due.insert((held.due, held.id), held.shared.name.clone());
 }
 

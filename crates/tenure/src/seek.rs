@@ -73,7 +73,10 @@ impl Seek {
                 Err(error) => Next::Fail(error),
             };
             match next {
-                Next::Done => return self.done(),
+                Next::Done => {
+                    self.is_done = true;
+                    return;
+                }
                 Next::Leave => return self.leave(),
                 Next::Again => {}
                 Next::Sleep(until) => drop(self.client.clock.until(until, self.alarm.wait()).await),
@@ -94,6 +97,14 @@ impl Seek {
                     Placed::Turn => Next::Done,
                     Placed::Unwanted => Next::Leave,
                     Placed::Replace(attempt) => {
+                        if let Some(haunted_until) = self.attempt.haunted_until {
+                            release::lay_ghost(
+                                client,
+                                name.clone(),
+                                self.attempt.token.clone(),
+                                haunted_until,
+                            );
+                        }
                         self.attempt = attempt;
                         Next::Again
                     }
@@ -126,41 +137,25 @@ impl Seek {
         }
     }
 
-    /// The attempt has served its purpose. A request that was never answered must not bring it back to life.
-    fn done(&mut self) {
-        self.is_done = true;
-        if let Some(haunted_until) = self.attempt.haunted_until {
-            let (name, token) = (self.name.clone(), self.attempt.token.clone());
-            release::leave_unless_used(&self.client, name, token, haunted_until);
-        }
-    }
-
-    /// Nobody waits any more, or not for this attempt: undo it in the store, unless it is in use, or was, and left nothing there.
+    /// Nobody waits any more, or not for this attempt.
     fn leave(&mut self) {
-        let (client, name) = (&self.client, &self.name);
-        let is_in_use = client.change(|table, after| {
-            table.seek_ended(name, &self.attempt, None, client.session(), after);
-            table.is_in_use(name, &self.attempt.token)
-        });
-        let was_used = self.alarm.is_granted() && !self.has_raced;
-        if is_in_use || was_used {
-            return self.done();
-        }
-        self.is_done = true;
-        self.undo();
+        self.end(None);
     }
 
     fn fail(&mut self, error: &Error) {
-        self.is_done = true;
-        let (client, name) = (&self.client, &self.name);
-        client.change(|table, after| {
-            table.seek_ended(name, &self.attempt, Some(error), client.session(), after)
-        });
-        self.undo();
+        self.end(Some(error));
     }
 
-    fn undo(&self) {
-        let Attempt { token, replaces, haunted_until, claim, .. } = &self.attempt;
+    /// Undoes the attempt in the store, unless a push gave it to a task, which has it, or gave it back when nothing was under way.
+    fn end(&mut self, error: Option<&Error>) {
+        self.is_done = true;
+        let (client, name) = (&self.client, &self.name);
+        client.change(|table, after| table.seek_ended(name, &self.attempt, error, client.session(), after));
+        let Attempt { token, replaces, haunted_until, claim, bond, .. } = &self.attempt;
+        let was_used = self.alarm.is_granted() && !self.has_raced && haunted_until.is_none();
+        if bond.as_ref().is_some_and(|bond| bond.pass_on(*haunted_until)) || was_used {
+            return;
+        }
         for token in replaces.iter().chain([token]) {
             release::leave(&self.client, self.name.clone(), token.clone(), *haunted_until, claim.terms.ttl);
         }

@@ -55,8 +55,10 @@ impl After {
 pub(crate) enum Sit {
     /// Ask the store with this attempt.
     Ask(Attempt),
-    /// Wait to be called.
-    Wait,
+    /// Wait to be called. When another task asks: it has its answer by `asked_until`, if it is polled.
+    Wait {
+        asked_until: Option<Moment>,
+    },
     Refused(Busy),
 }
 
@@ -88,6 +90,9 @@ pub(crate) struct Table {
     pub(crate) next_id: u64,
     /// The highest fence that this client has seen.
     pub(crate) floor: u64,
+    /// The tokens of leases that live on in the store without this table, and until when: a push that comes late for one of them
+    /// must not give it back.
+    parted: Vec<(Moment, Token)>,
     pub(crate) metrics: Metrics,
     pub(crate) clock: Clock,
 }
@@ -102,6 +107,7 @@ impl Table {
             acquired_at_last_look: 0,
             next_id: 0,
             floor: 0,
+            parted: Vec::new(),
             metrics: Metrics::default(),
             clock,
         }
@@ -119,7 +125,7 @@ impl Table {
         }
         let Some(cohort) = self.cohorts.get_mut(name) else {
             let attempt = Attempt::new(session, seat.claim.clone(), self.floor);
-            let asking = Phase::Asking { token: attempt.token.clone(), early: None };
+            let asking = Phase::asking(&attempt, self.clock.now());
             self.cohorts.insert(name.clone(), Cohort::new(asking));
             return Ok(Sit::Ask(attempt));
         };
@@ -130,21 +136,39 @@ impl Table {
         }
         if matches!(cohort.phase, Phase::Idle) {
             let attempt = Attempt::new(session, seat.claim.clone(), self.floor);
-            cohort.phase = Phase::Asking { token: attempt.token.clone(), early: None };
+            cohort.phase = Phase::asking(&attempt, self.clock.now());
             return Ok(Sit::Ask(attempt));
         }
         cohort.seats.push_back(Arc::clone(seat));
-        Ok(Sit::Wait)
+        let asked_until = match cohort.phase {
+            Phase::Asking { until, .. } => Some(until),
+            _ => None,
+        };
+        Ok(Sit::Wait { asked_until })
     }
 
-    /// A task that waits goes away.
-    pub(crate) fn unsit(&mut self, name: &Name, seat: &Arc<Seat>) {
+    /// A task that waits goes away; returns the call that came meanwhile. Both in one step: a turn that is taken back from a seat
+    /// puts it into the queue again.
+    pub(crate) fn unsit(&mut self, name: &Name, seat: &Arc<Seat>) -> Option<Call> {
+        let call = seat.leave();
         let Some(cohort) = self.cohorts.get_mut(name) else {
-            return;
+            return call;
         };
         cohort.seats.retain(|other| !Arc::ptr_eq(other, seat));
         if let (true, Phase::Seeking(seeking)) = (cohort.seats.is_empty(), &cohort.phase) {
             seeking.alarm.ring();
+        }
+        call
+    }
+
+    /// The task that asks is not polled: the others go on without it. If it was granted the name, they have it after one ttl.
+    pub(crate) fn ask_overdue(&mut self, name: &Name, session: &Session, after: &mut After) {
+        let now = self.clock.now();
+        if let Some(cohort) = self.cohorts.get_mut(name)
+            && matches!(cohort.phase, Phase::Asking { until, .. } if until <= now)
+        {
+            cohort.phase = Phase::Idle;
+            self.go_on(name, session, after);
         }
     }
 
@@ -172,43 +196,52 @@ impl Table {
         if self.is_closed {
             return Err(Error::closed());
         }
+        let is_overdue = !self.cohorts.get(name).is_some_and(|cohort| cohort.is_asked_with(&attempt.token));
+        if is_overdue {
+            return Ok(self.add_lease(name, attempt, lease, fence, None, after));
+        }
         Ok(self.hold(name, attempt, lease, fence, None, after))
     }
 
-    /// The task that asked is in the store's queue, and now waits for a call.
+    /// The task that asked is in the store's queue, and now waits for a call. False when the others went on without it: its attempt
+    /// must be left.
     pub(crate) fn ask_queued(
         &mut self,
         name: &Name,
         seat: &Arc<Seat>,
         attempt: Attempt,
         busy: Busy,
+        session: &Session,
         after: &mut After,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         if self.is_closed {
             return Err(Error::closed());
         }
-        let Some(cohort) = self.cohorts.get_mut(name) else {
-            return Err(Error::closed());
-        };
+        let cohort = self.cohorts.entry(name.clone()).or_insert_with(|| Cohort::new(Phase::Idle));
         cohort.seats.push_front(Arc::clone(seat));
+        if !cohort.is_asked_with(&attempt.token) {
+            self.go_on(name, session, after);
+            return Ok(false);
+        }
         cohort.refuse_tries(&busy, after);
         let before = cohort.seek(name, attempt, Some(busy), after);
         if let Phase::Asking { early: Some(grant), .. } = before {
             self.pushed(name, &grant, after);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The task that asked was refused or failed. Whoever waits gets the same error, or goes on by itself.
     pub(crate) fn ask_ended(
         &mut self,
         name: &Name,
+        token: &Token,
         error: Option<&Error>,
         session: &Session,
         after: &mut After,
     ) {
         if let Some(cohort) = self.cohorts.get_mut(name)
-            && matches!(cohort.phase, Phase::Asking { .. })
+            && cohort.is_asked_with(token)
         {
             cohort.phase = Phase::Idle;
             if let Some(error) = error {
@@ -221,7 +254,8 @@ impl Table {
     /// The task that asked went away before it was answered. The others go on with its attempt, which may be alive in the store;
     /// false when there are none, and it must be left.
     pub(crate) fn ask_abandoned(&mut self, name: &Name, attempt: &Attempt, after: &mut After) -> bool {
-        let Some(cohort) = self.cohorts.get_mut(name) else {
+        let Some(cohort) = self.cohorts.get_mut(name).filter(|cohort| cohort.is_asked_with(&attempt.token))
+        else {
             return false;
         };
         if cohort.seats.is_empty() {
@@ -317,8 +351,8 @@ impl Table {
             return Placed::Unwanted;
         };
         if cohort.has_token(&attempt.token) {
-            // Granted by a push meanwhile: the lease is in use.
-            return Placed::Turn;
+            // Granted by a push meanwhile: the lease is in use, and not left.
+            return Placed::Unwanted;
         }
         match &mut cohort.phase {
             Phase::Seeking(seeking) if seeking.attempt.token == attempt.token && !self.is_closed => {
@@ -326,7 +360,7 @@ impl Table {
                     return Placed::Unwanted;
                 };
                 if !attempt.serves(seat) {
-                    let mut other = Attempt::new(session, seat.claim.clone(), self.floor.max(fence));
+                    let mut other = Attempt::new(session, seat.claim.clone(), self.floor.max(fence)).sought();
                     other.replaces = Some(attempt.token.clone());
                     seeking.attempt = other.clone();
                     return Placed::Replace(other);
@@ -336,11 +370,6 @@ impl Table {
             }
             _ => Placed::Unwanted,
         }
-    }
-
-    /// Whether this client has a lease with this token.
-    pub(crate) fn is_in_use(&self, name: &Name, token: &Token) -> bool {
-        self.cohorts.get(name).is_some_and(|cohort| cohort.has_token(token))
     }
 
     /// The background task ends without a lease: everyone who waits is told why, or the next attempt begins.
@@ -369,21 +398,21 @@ impl Table {
     pub(crate) fn pushed(&mut self, name: &Name, grant: &Grant, after: &mut After) -> bool {
         let now = self.clock.now();
         let Some(cohort) = self.cohorts.get_mut(name) else {
-            return false;
+            return self.has_parted(&grant.token);
         };
         if cohort.has_token(&grant.token) {
             return true;
         }
         let seeking = match &mut cohort.phase {
             Phase::Seeking(seeking) => seeking,
-            Phase::Asking { token, early } if *token == grant.token => {
+            Phase::Asking { token, early, .. } if *token == grant.token => {
                 *early = Some(grant.clone());
                 return true;
             }
-            _ => return false,
+            _ => return self.has_parted(&grant.token),
         };
         if seeking.attempt.token != grant.token {
-            return seeking.attempt.replaces.as_ref() == Some(&grant.token);
+            return seeking.attempt.replaces.as_ref() == Some(&grant.token) || self.has_parted(&grant.token);
         }
         let (attempt, alarm) = (seeking.attempt.clone(), Arc::clone(&seeking.alarm));
         let is_for = |seat: &Arc<Seat>| attempt.serves(seat);
@@ -403,6 +432,18 @@ impl Table {
             alarm.ring();
         }
         true
+    }
+
+    /// A lease was detached: it is not this client's any more.
+    pub(crate) fn detached(&mut self, lease: &Arc<SharedLease>, session: &Session, after: &mut After) {
+        let now = self.clock.now();
+        self.parted.retain(|&(until, _)| until > now);
+        self.parted.push((lease.deadline(), lease.token.clone()));
+        self.forget_lease(lease, session, after);
+    }
+
+    fn has_parted(&self, token: &Token) -> bool {
+        self.parted.iter().any(|(_, parted)| parted == token)
     }
 
     /// The first task's turn begins.
@@ -476,6 +517,7 @@ impl Table {
             }
             cohort.fail_all(&Error::closed(), &mut after);
             for held in cohort.leases {
+                self.parted.push((held.shared.deadline(), held.shared.token.clone()));
                 held.shared.lose(LossKind::Closed);
                 self.metrics.lost += 1;
                 after.lost.push(held.shared);

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, Moment};
+use crate::cohort::{Attempt, Bond};
 use crate::fence::Fence;
 use crate::loss::{Loss, LossKind};
 use crate::name::Name;
@@ -23,6 +24,9 @@ use crate::owner::Token;
 pub(crate) struct SharedLease {
     pub(crate) name: Name,
     pub(crate) token: Token,
+    /// Until then a request for it that was never answered may still be executed.
+    haunted_until: Option<Moment>,
+    bond: Option<Arc<Bond>>,
     clock: Clock,
     /// Believed until then, in µs of the clock.
     deadline: AtomicU64,
@@ -35,10 +39,15 @@ pub(crate) struct SharedLease {
 }
 
 impl SharedLease {
-    pub(crate) fn new(name: Name, token: Token, clock: Clock, deadline: Moment) -> Self {
+    pub(crate) fn new(name: Name, attempt: &Attempt, clock: Clock, deadline: Moment) -> Self {
+        if let Some(bond) = &attempt.bond {
+            bond.keep();
+        }
         SharedLease {
             name,
-            token,
+            token: attempt.token.clone(),
+            haunted_until: attempt.haunted_until,
+            bond: attempt.bond.clone(),
             clock,
             deadline: AtomicU64::new(deadline.as_micros()),
             unanswered: AtomicBool::new(false),
@@ -55,6 +64,11 @@ impl SharedLease {
     /// Moves the deadline, unless the lease was lost before.
     pub(crate) fn set_deadline(&self, deadline: Moment) {
         self.deadline.store(deadline.as_micros(), Ordering::Release);
+    }
+
+    /// It goes back to the store; returns until when a request for it may still be executed.
+    pub(crate) fn let_go(&self) -> Option<Moment> {
+        self.haunted_until.max(self.bond.as_ref().and_then(|bond| bond.let_go()))
     }
 
     pub(crate) fn set_unanswered(&self, unanswered: bool) {

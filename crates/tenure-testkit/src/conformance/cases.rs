@@ -91,6 +91,7 @@ macro_rules! each_conformance_case {
                 a_panic_gives_back: [];
                 a_lease_does_not_outlive_its_runtime_for_long: [];
                 a_runtime_that_goes_down_gives_back: [];
+                the_end_of_another_runtime_costs_no_lease: [];
             }
             force {
                 the_old_holder_is_told_who_took_over: [Force];

@@ -181,3 +181,22 @@ pub(super) async fn a_runtime_that_goes_down_gives_back(f: &impl Fixture) {
     });
     is_free(f, other.domain()).await;
 }
+
+// R3.5: whoever's runtime the background happened to run on, its end concerns nobody else.
+pub(super) async fn the_end_of_another_runtime_costs_no_lease(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    let runtime = std::thread::scope(|scope| {
+        let hold_elsewhere = || {
+            let runtime = f.runtime();
+            drop(runtime.block_on(a.domain().lock("elsewhere").acquire()).expect("to acquire"));
+            runtime
+        };
+        scope.spawn(hold_elsewhere).join().expect("no panic")
+    });
+    let guard = a.domain().lock(NAME).ttl(SHORT).acquire().await.expect("to acquire");
+    runtime.shutdown_background();
+    f.let_pass(SHORT * 5 / 2).await;
+    assert!(guard.is_held(), "it was not renewed");
+    drop(guard);
+    is_free(f, b.domain()).await;
+}

@@ -19,6 +19,9 @@ pub(super) const LONG: Duration = Duration::from_secs(120);
 pub(super) const SHORT: Duration = Duration::from_secs(1);
 /// How long anything is waited for.
 const LIMIT: Duration = Duration::from_secs(20);
+/// How long anything is waited for that must happen at once: sooner than a waiter lapses, or a lease that was handed over ends if its
+/// waiter does not come for it. A machine that is busy makes this longer, not shorter: it is counted in steps.
+const SOON: Duration = Duration::from_millis(800);
 const STEP: Duration = Duration::from_millis(10);
 /// The name of most cases.
 pub(super) const NAME: &str = "orders/42";
@@ -26,32 +29,56 @@ pub(super) const NAME: &str = "orders/42";
 /// Waits for the future while time passes.
 #[track_caller]
 pub(super) fn drive<T>(f: &impl Fixture, future: impl Future<Output = T>) -> impl Future<Output = T> {
+    drive_for(f, LIMIT, future)
+}
+
+#[track_caller]
+fn drive_for<T>(
+    f: &impl Fixture,
+    limit: Duration,
+    future: impl Future<Output = T>,
+) -> impl Future<Output = T> {
     let caller = Location::caller();
     async move {
         let mut future = pin!(future);
-        for _ in 0..LIMIT.as_millis() / STEP.as_millis() {
+        for _ in 0..limit.as_millis() / STEP.as_millis() {
             tokio::select! {
                 biased;
                 output = &mut future => return output,
                 () = f.let_pass(STEP) => {}
             }
         }
-        panic!("{caller}: still waiting after {LIMIT:?}");
+        panic!("{caller}: still waiting after {limit:?}");
     }
 }
 
 /// Waits until it is so, while time passes.
 #[track_caller]
-pub(super) fn eventually(f: &impl Fixture, mut is_so: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
+pub(super) fn eventually(f: &impl Fixture, is_so: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
+    within(f, LIMIT, is_so)
+}
+
+/// Waits until it is so, which must be at once.
+#[track_caller]
+pub(super) fn soon(f: &impl Fixture, is_so: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
+    within(f, SOON, is_so)
+}
+
+#[track_caller]
+fn within(
+    f: &impl Fixture,
+    limit: Duration,
+    mut is_so: impl AsyncFnMut() -> bool,
+) -> impl Future<Output = ()> {
     let caller = Location::caller();
     async move {
-        for _ in 0..LIMIT.as_millis() / STEP.as_millis() {
+        for _ in 0..limit.as_millis() / STEP.as_millis() {
             if is_so().await {
                 return;
             }
             f.let_pass(STEP).await;
         }
-        panic!("{caller}: not so after {LIMIT:?}");
+        panic!("{caller}: not so after {limit:?}");
     }
 }
 
@@ -93,10 +120,18 @@ pub(super) async fn queue(domain: &Domain) -> Vec<String> {
 /// Waits until nobody holds or awaits [`NAME`].
 #[track_caller]
 pub(super) fn is_free(f: &impl Fixture, domain: &Domain) -> impl Future<Output = ()> {
-    eventually(f, async || {
-        let status = look(domain).await;
-        !status.is_held() && status.waiters.is_empty()
-    })
+    eventually(f, async || look_is_free(domain).await)
+}
+
+/// The same, at once.
+#[track_caller]
+pub(super) fn is_soon_free(f: &impl Fixture, domain: &Domain) -> impl Future<Output = ()> {
+    soon(f, async || look_is_free(domain).await)
+}
+
+async fn look_is_free(domain: &Domain) -> bool {
+    let status = look(domain).await;
+    !status.is_held() && status.waiters.is_empty()
 }
 
 /// A claim on [`NAME`] that does not end by itself.
@@ -139,5 +174,12 @@ pub(super) async fn sit(f: &impl Fixture, client: &impl Client, lock: Lock) -> J
 #[track_caller]
 pub(super) fn granted(f: &impl Fixture, task: JoinHandle<Guard>) -> impl Future<Output = Guard> {
     let granted = drive(f, task);
+    async { granted.await.expect("a task that did not panic") }
+}
+
+/// The same, at once.
+#[track_caller]
+pub(super) fn soon_granted(f: &impl Fixture, task: JoinHandle<Guard>) -> impl Future<Output = Guard> {
+    let granted = drive_for(f, SOON, task);
     async { granted.await.expect("a task that did not panic") }
 }

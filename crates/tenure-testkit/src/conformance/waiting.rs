@@ -9,11 +9,11 @@ use tokio::task::JoinHandle;
 
 use super::fixture::{Client, Doing, Fixture};
 use super::time::{
-    LONG, NAME, SHORT, drive, enqueue, enqueue_lock, eventually, granted, hold, is_free, lock, pending_until,
-    queue, sit,
+    LONG, NAME, SHORT, drive, enqueue, enqueue_lock, eventually, granted, hold, is_free, is_soon_free, lock,
+    pending_until, queue, sit, soon, soon_granted,
 };
 
-// R1.1
+// R1.1, R3.6: each is called as soon as its turn has come.
 pub(super) async fn first_come_first_served_between_clients(f: &impl Fixture) {
     let labels = ["1", "2", "3", "4", "5", "6"];
     let holder = f.client().await;
@@ -25,7 +25,7 @@ pub(super) async fn first_come_first_served_between_clients(f: &impl Fixture) {
     assert_eq!(queue(holder.domain()).await, labels);
     guard.release().await.expect("to release");
     for (number, waiter) in waiters.into_iter().enumerate() {
-        let guard = granted(f, waiter).await;
+        let guard = soon_granted(f, waiter).await;
         assert_eq!(queue(holder.domain()).await, labels[number + 1..], "another came first");
         guard.release().await.expect("to release");
     }
@@ -121,7 +121,7 @@ pub(super) async fn a_waiter_whose_time_is_up_leaves_the_queue(f: &impl Fixture)
         Attempt::Acquired(_) => panic!("two hold it"),
         Attempt::Busy(busy) => assert_eq!(busy.holder.expect("to be known").owner.label(), "holder"),
     }
-    eventually(f, async || queue(a.domain()).await.is_empty()).await;
+    soon(f, async || queue(a.domain()).await.is_empty()).await;
     assert!(guard.is_held());
     drop(guard);
     is_free(f, a.domain()).await;
@@ -132,7 +132,7 @@ pub(super) async fn a_waiter_that_is_dropped_leaves_the_queue(f: &impl Fixture) 
     let (a, b) = (f.client().await, f.client().await);
     let guard = hold(&a).await;
     enqueue(f, &b, "b").await.abort();
-    eventually(f, async || queue(a.domain()).await.is_empty()).await;
+    soon(f, async || queue(a.domain()).await.is_empty()).await;
     drop(guard);
     is_free(f, a.domain()).await;
 }
@@ -161,7 +161,7 @@ pub(super) async fn a_grant_to_one_that_gave_up_goes_to_the_next(f: &impl Fixtur
     let next = enqueue(f, &c, "c").await;
     guard.release().await.expect("to release");
     drop(waiting);
-    drop(granted(f, next).await);
+    drop(soon_granted(f, next).await);
 }
 
 // R1.4: the same without a next one.
@@ -173,7 +173,7 @@ pub(super) async fn a_grant_to_one_that_gave_up_is_given_back(f: &impl Fixture) 
     pending_until(f, waiting.as_mut(), async || queue(a.domain()).await == ["b"]).await;
     guard.release().await.expect("to release");
     drop(waiting);
-    is_free(f, a.domain()).await;
+    is_soon_free(f, a.domain()).await;
 }
 
 // R1.4: a task that waits inside a `select!` that is busy elsewhere does not collect its turn.

@@ -68,7 +68,7 @@ impl MemoryStore {
     /// Applies an operation, then tells whom it concerns. Whoever can't be told is dead, and the next one is told.
     fn execute(&self, name: &Name, op: Op) -> Answer {
         let now = self.now();
-        let (mut wakes, mut told) = (Vec::new(), Vec::new());
+        let (mut wakes, mut told, mut cut) = (Vec::new(), Vec::new(), Vec::new());
         let mut state = self.state.lock();
         let reply = state.apply(name, op, now, &mut wakes);
         while let Some(wake) = wakes.pop() {
@@ -77,7 +77,8 @@ impl MemoryStore {
                 Wake::Revoked { token } => (token, true),
             };
             match state.line(token) {
-                Some((_, true)) => {}
+                // Not dropped under the lock: it may be the last handle of its client.
+                Some((sink, true)) => cut.push(sink),
                 Some((sink, false)) => told.push((sink, wake)),
                 None if may_be_out_of_reach => {}
                 None => {

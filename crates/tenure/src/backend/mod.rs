@@ -4,6 +4,8 @@
 //! ask again, whom to believe and for how long is decided above, once for all backends. A backend knows nothing of locks, guards
 //! or the keeper; what it hears from its store unasked, it tells a [`Sink`].
 
+#[cfg(test)]
+pub(crate) mod gate;
 pub(crate) mod memory;
 pub(crate) mod open;
 

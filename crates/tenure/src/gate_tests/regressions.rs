@@ -13,8 +13,9 @@ fn closing_what_was_never_opened_is_graceful() {
     test("close before open", async {
         let world = World::new();
         world.mine.domain.close().await;
-        let runs = keeper::Runs(Arc::default());
-        keeper::keep(world.mine.client.clone(), Arc::default(), runs).await;
+        let client = world.mine.client.clone();
+        let running = keeper::Running { client, is_running: Arc::default(), has_ended: false };
+        keeper::keep(running, Arc::default()).await;
     });
 }
 
@@ -82,20 +83,20 @@ fn a_lease_that_came_by_a_push_can_be_detached_at_once() {
 #[test]
 fn a_runtime_that_goes_down_takes_no_lease_away() {
     let world = World::new();
-    let first = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let second = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let held = second.block_on(world.other.holds());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut waiter = ByHand::new({
         let lock = world.mine.lock();
         async move { lock.acquire().await.unwrap() }
     });
-    first.block_on(async {
+    let held = runtime.block_on(async {
+        let held = world.other.holds().await;
         assert!(waiter.poll().is_none());
         world.settle().await;
+        held
     });
-    second.block_on(held.release()).unwrap();
+    drop(held);
     let guard = waiter.poll().expect("granted by a push");
-    drop(first);
+    drop(runtime);
     assert!(guard.is_held());
     assert_eq!(world.seen(), (1, 0), "it is believed to be held, and was given back");
 }
@@ -296,6 +297,25 @@ fn a_late_push_for_a_detached_lease_does_not_give_it_back() {
         world.settle().await;
         assert_eq!(world.seen(), (1, 0), "the detached lease was given back");
         drop(world.other.domain.adopt(&ticket).await.unwrap());
+    });
+}
+
+// Rule 6, and the token of a ticket is nobody's to leave with.
+#[test]
+fn a_ghost_is_not_laid_at_the_cost_of_a_detached_lease() {
+    test("detach after a broken request", async {
+        for run in [Run::Not, Run::First, Run::Late(300 * MS)] {
+            let world = World::new();
+            world.mine.gates.once(Kind::Join, Fate::Broken(run));
+            let lock = world.mine.lock();
+            let detaching =
+                tokio::spawn(async move { lock.acquire().await.unwrap().detach().await.unwrap() });
+            world.pass(50 * MS).await;
+            let ticket = detaching.await.unwrap();
+            world.pass(TTL / 2).await;
+            assert_eq!(world.seen(), (1, 0), "{run:?}: the detached lease was given back");
+            drop(world.other.domain.adopt(&ticket).await.unwrap());
+        }
     });
 }
 

@@ -25,6 +25,7 @@ fn a_lease_ends_with_the_millisecond_that_holds_its_last_microsecond() {
     fence(store.join("a"));
     store.now.lease = granted + 10_000 * MS;
     assert_eq!(store.left(), Duration::ZERO, "never ended before its ttl is over (I2)");
+    assert!(matches!(store.join("b"), Reply::Waiting { .. }));
     store.now.lease = granted + 10_000 * MS + 1;
     assert_eq!(store.holder(), None);
     assert_eq!(store.renew("a", TTL), not_held(""));
@@ -195,6 +196,7 @@ fn a_record_is_idle_when_nobody_living_is_in_it() {
     let mut store = Store::new();
     assert!(store.record.is_idle(store.now));
     fence(store.join("a"));
+    assert!(!store.record.is_idle(store.now), "held");
     store.pass(9_000).join("b");
     assert!(!store.record.is_idle(store.now));
     store.pass(1_001);
