@@ -5,9 +5,10 @@
 //! left behind is taken over or undone by [`Sitting`]'s drop: I5.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use crate::backend::Answer;
+use crate::backend::{Answer, Backend};
 use crate::claim::Claim;
 use crate::client::Client;
 use crate::clock::{Moment, micros};
@@ -25,7 +26,7 @@ use crate::tenure::Turn;
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) enum Outcome {
-    Turn(Arc<Turn>),
+    Turn(Turn),
     Busy(Box<Busy>),
 }
 
@@ -38,18 +39,19 @@ pub(crate) async fn acquire(
 ) -> Result<Outcome, Error> {
     // A loop of uncontended acquires must not starve the other tasks of its thread.
     tokio::task::coop::consume_budget().await;
-    let connected = match limit {
-        Some(limit) => client.clock.until(limit, client.backend()).await,
-        None => Some(client.backend().await),
+    let session = match client.opened_before() {
+        Some(backend) => backend.session(),
+        None => Box::pin(connect(client, limit)).await?.session(),
     };
-    let session =
-        connected.unwrap_or_else(|| Err(Error::unavailable("store was not reached in time")))?.session();
-    let (name, seat) = (&claim.name, Seat::new(Arc::clone(claim), waits));
-    let mut sitting = Sitting { client, name, seat, attempt: None, asked_until: None, is_seated: false };
+    let waker = std::future::poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+    let (name, seat) = (&claim.name, Seat::new(Arc::clone(claim), waits, waker));
+    let mut sitting =
+        Sitting { client, name, seat, attempt: None, asked_until: None, is_seated: false, is_watched: false };
     match client.table.lock().sit(name, &sitting.seat, session)? {
         Sit::Refused(busy) => return Ok(Outcome::Busy(Box::new(busy))),
         Sit::Wait { asked_until } => {
             sitting.is_seated = true;
+            sitting.is_watched = true;
             sitting.asked_until = asked_until;
         }
         Sit::Ask(attempt) => {
@@ -69,6 +71,13 @@ pub(crate) async fn acquire(
     sitting.wait(limit).await
 }
 
+/// Connects, at most until `limit`.
+async fn connect(client: &Client, limit: Option<Moment>) -> Result<&Arc<dyn Backend>, Error> {
+    let Some(limit) = limit else { return client.backend().await };
+    let connected = client.clock.until(limit, client.backend()).await;
+    connected.unwrap_or_else(|| Err(Error::unavailable("store could not be connected to in time; try again")))
+}
+
 /// A task that asks or waits, and cleans up when it goes away.
 struct Sitting<'a> {
     client: &'a Arc<Client>,
@@ -79,6 +88,8 @@ struct Sitting<'a> {
     /// Another task asks; after this moment, one that nobody polls any more.
     asked_until: Option<Moment>,
     is_seated: bool,
+    /// Its seat has the waker of the present poll.
+    is_watched: bool,
 }
 
 impl Sitting<'_> {
@@ -147,12 +158,18 @@ impl Sitting<'_> {
 
     /// Waits to be called.
     async fn wait(&mut self, limit: Option<Moment>) -> Result<Outcome, Error> {
+        // A task that came straight here is known by the waker of this very poll.
+        let mut is_watched = self.is_watched;
         if self.asked_until.is_some() {
+            is_watched = false;
             Box::pin(self.wait_for_asker(limit)).await;
         }
-        let called = std::future::poll_fn(|cx| self.seat.poll_call(cx));
+        let called = std::future::poll_fn(|cx| match std::mem::take(&mut is_watched) {
+            true => Poll::Pending,
+            false => self.seat.poll_call(cx),
+        });
         let call = match limit {
-            Some(limit) => self.client.clock.until(limit, called).await,
+            Some(limit) => Box::pin(self.client.clock.until(limit, called)).await,
             None => Some(called.await),
         };
         self.is_seated = false;

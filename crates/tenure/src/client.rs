@@ -71,7 +71,7 @@ impl Client {
 
     /// The backend; connects when nobody has yet.
     pub(crate) async fn backend(&self) -> Result<&Arc<dyn Backend>, Error> {
-        if let Some(backend) = self.opening.get() {
+        if let Some(backend) = self.opened_before() {
             return Ok(backend);
         }
         self.tasks.see_runtime();
@@ -109,9 +109,14 @@ impl Client {
         self.follow_up(after);
     }
 
+    /// The backend, if somebody has connected.
+    pub(crate) fn opened_before(&self) -> Option<&Arc<dyn Backend>> {
+        self.opening.get()
+    }
+
     /// The backend of a client that has something in the store.
     pub(crate) fn opened(&self) -> &Arc<dyn Backend> {
-        self.opening.get().expect("whoever has something in the store has opened it")
+        self.opened_before().expect("whoever has something in the store has opened it")
     }
 
     pub(crate) fn session(&self) -> &Session {

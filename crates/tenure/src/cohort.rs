@@ -63,14 +63,15 @@ impl Slot {
 /// The answer to a task that waits.
 #[derive(Debug)]
 pub(crate) enum Call {
-    Turn(Arc<Turn>),
+    Turn(Turn),
     Busy(Box<Busy>),
     Failed(Error),
 }
 
 impl Seat {
-    pub(crate) fn new(claim: Arc<Claim>, waits: bool) -> Arc<Self> {
-        Arc::new(Seat { claim, waits, slot: Mutex::new(Slot::Waiting(None)) })
+    /// A seat whose task is woken when it is called.
+    pub(crate) fn new(claim: Arc<Claim>, waits: bool, waker: Waker) -> Arc<Self> {
+        Arc::new(Seat { claim, waits, slot: Mutex::new(Slot::Waiting(Some(waker))) })
     }
 
     /// Answers the task. The caller wakes it once no lock is held.
@@ -352,7 +353,7 @@ pub(crate) struct Held {
     pub(crate) claim: Arc<Claim>,
     /// Where its range of fences starts.
     pub(crate) start: u64,
-    pub(crate) turn: Arc<Turn>,
+    pub(crate) turn: Turn,
     /// The task whose turn it is, if it was called to it.
     pub(crate) seat: Option<Arc<Seat>>,
     /// It passes from task to task until then.
@@ -379,9 +380,9 @@ impl Held {
     }
 
     /// The next turn of the lease.
-    pub(crate) fn next_turn(&mut self, now: Moment) -> Arc<Turn> {
-        self.turn = Arc::new(Turn::new(Arc::clone(&self.shared), self.turn.fence.get() + 1, now));
-        Arc::clone(&self.turn)
+    pub(crate) fn next_turn(&mut self, now: Moment) -> Turn {
+        self.turn = Turn::begin(Arc::clone(&self.shared), self.turn.fence.get() + 1, now);
+        self.turn.clone()
     }
 
     /// Takes the turn back from a task that did not come for it, as one whose future is not polled.

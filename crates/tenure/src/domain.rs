@@ -26,6 +26,11 @@ use crate::url::DomainUrl;
 /// Guards keep what they need: a domain can be dropped while they live. When the last handle is gone, so is everything in the
 /// background.
 ///
+/// # Runtimes
+/// Renewals and waiting are work in the background, on a tokio runtime that uses the domain. When that runtime shuts down, they move to
+/// another one that was seen; so a domain in a `static` can be shared by tests with a runtime each. A runtime that is alive but that
+/// nobody drives (a `current_thread` one outside `block_on`) stops them: leases then end by their ttl, and their holders are told.
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -48,7 +48,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(client: Arc<Client>, turn: Arc<Turn>, claim: Arc<Claim>) -> Self {
+    pub(crate) fn new(client: Arc<Client>, turn: Turn, claim: Arc<Claim>) -> Self {
         tracing::debug!(name = %turn.lease.name, fence = turn.fence.get(), "acquired");
         Guard { tenure: Tenure(turn), client, claim, was_unanswered: false, is_done: false }
     }

@@ -121,7 +121,7 @@ impl Lease {
         let made = pair.sent + passed;
         // Clocks that run at different speeds drift apart with the age of the pair.
         let deadline = made + believed(term) - age / 1_000;
-        Some(Lease::starting(terms, made, term, deadline.min(now + believed(term))))
+        Some(Lease::starting(terms, made, term, deadline))
     }
 
     fn starting(terms: &Terms, from: Moment, term: Duration, deadline: Moment) -> Self {

@@ -206,7 +206,7 @@ impl Lock {
         }
     }
 
-    fn guard(&self, claim: &Arc<Claim>, turn: Arc<Turn>) -> Guard {
+    fn guard(&self, claim: &Arc<Claim>, turn: Turn) -> Guard {
         Guard::new(Arc::clone(&self.client), turn, Arc::clone(claim))
     }
 

@@ -40,13 +40,6 @@ impl ManualClock {
         self.state().wall
     }
 
-    /// Sets the wall clock forwards or back; the lease clock stays.
-    #[cfg(test)]
-    pub(crate) fn step_wall(&self, by: i64) {
-        let mut state = self.state();
-        state.wall = state.wall.saturating_add_signed(by);
-    }
-
     /// Moves time, stopping at each sleeper on the way and letting it run.
     pub(crate) async fn advance(&self, by: Duration) {
         let target = self.now() + by;

@@ -69,7 +69,7 @@ impl Release {
 /// Ends a turn; when its lease goes back to the store, waits for the store's answer. Can be called again after an error.
 pub(crate) async fn give_back(
     client: &Arc<Client>,
-    turn: &Arc<Turn>,
+    turn: &Turn,
     timeout: Duration,
     was_unanswered: &mut bool,
 ) -> Result<Release, Error> {
@@ -80,7 +80,7 @@ pub(crate) async fn give_back(
 }
 
 /// Ends a turn; when its lease goes back to the store, at once if that is possible, and else in the background.
-pub(crate) fn give_back_later(client: &Arc<Client>, turn: &Arc<Turn>) {
+pub(crate) fn give_back_later(client: &Arc<Client>, turn: &Turn) {
     let Some(mut returning) = Returning::begin(client, turn) else {
         return;
     };
@@ -111,13 +111,13 @@ pub(crate) fn give_back_later(client: &Arc<Client>, turn: &Arc<Turn>) {
 /// A lease on its way back to the store. When it is on its way, or this is dropped, the next one of the cohort may ask.
 struct Returning {
     client: Arc<Client>,
-    turn: Arc<Turn>,
+    turn: Turn,
     is_reopened: bool,
 }
 
 impl Returning {
     /// Ends the turn; `None` when the lease passed to the next task.
-    fn begin(client: &Arc<Client>, turn: &Arc<Turn>) -> Option<Self> {
+    fn begin(client: &Arc<Client>, turn: &Turn) -> Option<Self> {
         let is_first_time = turn.end();
         let end = client.change(|table, after| {
             let end = table.end_turn(turn, after);
@@ -132,7 +132,7 @@ impl Returning {
         if let Some(haunted_until) = turn.lease.let_go() {
             lay_ghost(client, turn.lease.name.clone(), turn.lease.token.clone(), haunted_until);
         }
-        Some(Returning { client: Arc::clone(client), turn: Arc::clone(turn), is_reopened: false })
+        Some(Returning { client: Arc::clone(client), turn: turn.clone(), is_reopened: false })
     }
 
     /// Waits for the store's answer.

@@ -29,7 +29,7 @@ pub(crate) struct Renewal {
 pub(crate) struct Due {
     pub(crate) renewals: Vec<Renewal>,
     /// Leases whose turn nobody came for: give them back.
-    pub(crate) unclaimed: Vec<Arc<Turn>>,
+    pub(crate) unclaimed: Vec<Turn>,
     pub(crate) next: Option<Moment>,
 }
 
@@ -43,21 +43,21 @@ impl Table {
         fence: u64,
         seat: Option<Arc<Seat>>,
         after: &mut After,
-    ) -> Arc<Turn> {
+    ) -> Turn {
         let now = self.clock.now();
         self.next_id += 1;
         self.floor = self.floor.max(fence);
         self.metrics.acquired += 1;
         let shared = SharedLease::new(name.clone(), &attempt, self.clock.clone(), lease.deadline());
         let shared = Arc::new(shared);
-        let turn = Arc::new(Turn::new(Arc::clone(&shared), fence, now));
+        let turn = Turn::begin(Arc::clone(&shared), fence, now);
         let mut held = Held {
             id: self.next_id,
             lease,
             shared,
             claim: attempt.claim,
             start: fence,
-            turn: Arc::clone(&turn),
+            turn: turn.clone(),
             seat,
             pass_until: now + TURN_BUDGET,
             first_look: Some(now + PROBATION + TURN_BUDGET),
@@ -122,7 +122,7 @@ impl Table {
             {
                 held.is_renewing = true;
                 plan(held, now, &mut self.due);
-                due.unclaimed.push(Arc::clone(&held.turn));
+                due.unclaimed.push(held.turn.clone());
                 cohort.seats.push_back(seat);
                 continue;
             }

@@ -192,7 +192,7 @@ impl Table {
         lease: Lease,
         fence: u64,
         after: &mut After,
-    ) -> Result<Arc<Turn>, Error> {
+    ) -> Result<Turn, Error> {
         if self.is_closed {
             return Err(Error::closed());
         }
@@ -463,7 +463,7 @@ impl Table {
         fence: u64,
         seat: Option<Arc<Seat>>,
         after: &mut After,
-    ) -> Arc<Turn> {
+    ) -> Turn {
         let turn = self.add_lease(name, attempt, lease, fence, seat, after);
         let now = self.clock.now();
         let cohort = self.cohorts.get_mut(name).expect("add_lease made it");
@@ -477,7 +477,7 @@ impl Table {
     }
 
     /// A turn ends: the lease passes to the next task, or goes back to the store.
-    pub(crate) fn end_turn(&mut self, turn: &Arc<Turn>, after: &mut After) -> TurnEnd {
+    pub(crate) fn end_turn(&mut self, turn: &Turn, after: &mut After) -> TurnEnd {
         let name = &turn.lease.name;
         let now = self.clock.now();
         let Some(cohort) = self.cohorts.get_mut(name) else {

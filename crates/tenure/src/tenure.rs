@@ -19,6 +19,9 @@ use crate::loss::{Loss, LossKind};
 use crate::name::Name;
 use crate::owner::Token;
 
+/// No fence: it is nobody's turn.
+const NOBODY: u64 = 0;
+
 /// The part of a lease that its holder looks at, and the keeper writes.
 #[derive(Debug)]
 pub(crate) struct SharedLease {
@@ -30,6 +33,8 @@ pub(crate) struct SharedLease {
     clock: Clock,
     /// Believed until then, in µs of the clock.
     deadline: AtomicU64,
+    /// The fence of the task whose turn it is.
+    turn: AtomicU64,
     /// The last renewal was not answered.
     unanswered: AtomicBool,
     loss: OnceLock<Loss>,
@@ -50,6 +55,7 @@ impl SharedLease {
             bond: attempt.bond.clone(),
             clock,
             deadline: AtomicU64::new(deadline.as_micros()),
+            turn: AtomicU64::new(NOBODY),
             unanswered: AtomicBool::new(false),
             loss: OnceLock::new(),
             watchers: AtomicUsize::new(0),
@@ -108,29 +114,30 @@ impl SharedLease {
     }
 }
 
-/// One task's turn on a lease.
-#[derive(Debug)]
+/// One task's turn on a lease. It is over when the lease is at another fence.
+#[derive(Clone, Debug)]
 pub(crate) struct Turn {
     pub(crate) lease: Arc<SharedLease>,
     pub(crate) fence: Fence,
     pub(crate) started: Moment,
-    is_over: AtomicBool,
 }
 
 impl Turn {
-    pub(crate) fn new(lease: Arc<SharedLease>, fence: u64, started: Moment) -> Self {
-        Turn { lease, fence: Fence::new(fence), started, is_over: AtomicBool::new(false) }
+    pub(crate) fn begin(lease: Arc<SharedLease>, fence: u64, started: Moment) -> Self {
+        lease.turn.store(fence, Ordering::SeqCst);
+        Turn { lease, fence: Fence::new(fence), started }
     }
 
     /// Ends the turn, and tells whoever watches it; false when it was over before.
     pub(crate) fn end(&self) -> bool {
-        let was_over = self.is_over.swap(true, Ordering::SeqCst);
+        let fence = self.fence.get();
+        let ended = self.lease.turn.compare_exchange(fence, NOBODY, Ordering::SeqCst, Ordering::SeqCst);
         self.lease.wake_watchers();
-        !was_over
+        ended.is_ok()
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::SeqCst)
+        self.lease.turn.load(Ordering::SeqCst) != self.fence.get()
     }
 }
 
@@ -155,7 +162,7 @@ impl Turn {
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Tenure(pub(crate) Arc<Turn>);
+pub struct Tenure(pub(crate) Turn);
 
 impl Tenure {
     /// What is locked.

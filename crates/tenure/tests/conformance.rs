@@ -91,6 +91,8 @@ conformance!(
         outage::a_waiter_that_comes_back_has_its_place,
         outage::a_grant_that_was_not_heard_goes_to_the_next,
         outage::a_wait_with_a_limit_ends_in_an_outage_too,
+        outage::a_grant_that_nobody_wants_any_more_is_given_back,
+        outage::nobody_overtakes_the_queue_after_an_expiry,
         release::a_release_that_did_not_reach_the_store_is_tried_again,
         release::a_release_that_did_not_reach_the_store_goes_on_by_itself,
         release::a_drop_that_did_not_reach_the_store_goes_on_by_itself,
@@ -106,6 +108,7 @@ conformance!(
         retry::a_take_over_without_an_answer_is_asked_again,
         retry::an_adoption_without_an_answer_is_asked_again,
         retry::one_that_gives_up_on_an_answer_leaves_nothing,
+        retry::an_acquire_without_an_answer_ends_with_its_domain,
     ]
 );
 
@@ -167,6 +170,7 @@ conformance!(
         retry::a_take_over_without_an_answer_is_asked_again,
         retry::an_adoption_without_an_answer_is_asked_again,
         retry::one_that_gives_up_on_an_answer_leaves_nothing,
+        retry::an_acquire_without_an_answer_ends_with_its_domain,
     ]
 );
 

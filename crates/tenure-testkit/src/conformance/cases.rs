@@ -77,6 +77,8 @@ macro_rules! each_conformance_case {
                 a_waiter_that_comes_back_has_its_place: [Fifo, CutOff];
                 a_grant_that_was_not_heard_goes_to_the_next: [Fifo, CutOff];
                 a_wait_with_a_limit_ends_in_an_outage_too: [CutOff];
+                a_grant_that_nobody_wants_any_more_is_given_back: [CutOff];
+                nobody_overtakes_the_queue_after_an_expiry: [Fifo, CutOff];
             }
             release {
                 a_release_says_that_it_was_done: [];
@@ -188,6 +190,7 @@ macro_rules! each_conformance_case {
                 a_take_over_without_an_answer_is_asked_again: [Force, LoseReplies];
                 an_adoption_without_an_answer_is_asked_again: [Detach, LoseReplies];
                 one_that_gives_up_on_an_answer_leaves_nothing: [LoseReplies];
+                an_acquire_without_an_answer_ends_with_its_domain: [LoseReplies];
             }
         }
     };

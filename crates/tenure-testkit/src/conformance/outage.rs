@@ -5,7 +5,9 @@ use std::time::Duration;
 use tenure::{Attempt, Error, ErrorKind, Ticket};
 
 use super::fixture::{Client, Fixture};
-use super::time::{LONG, NAME, SHORT, drive, enqueue, eventually, granted, hold, is_free, lock, look, queue};
+use super::time::{
+    LONG, NAME, SHORT, drive, enqueue, eventually, granted, hold, is_free, is_soon_free, lock, look, queue,
+};
 
 #[track_caller]
 fn is_unavailable<T>(answer: Result<T, Error>) {
@@ -136,4 +138,34 @@ pub(super) async fn a_wait_with_a_limit_ends_in_an_outage_too(f: &impl Fixture) 
     b.reconnect().await;
     drop(guard);
     is_free(f, a.domain()).await;
+}
+
+// R1.4: granted while it could not hear of it, and given up before it could: it goes to the next all the same, and at once.
+pub(super) async fn a_grant_that_nobody_wants_any_more_is_given_back(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    let guard = hold(&a).await;
+    let unheard = enqueue(f, &b, "b").await;
+    b.cut_off().await;
+    guard.release().await.expect("to release");
+    assert_eq!(look(a.domain()).await.holder.expect("to be granted").owner.label(), "b");
+    unheard.abort();
+    b.reconnect().await;
+    is_soon_free(f, a.domain()).await;
+}
+
+// R1.1: a lease has expired, the next one has not noticed yet, and another tries: it is told whose turn it is.
+pub(super) async fn nobody_overtakes_the_queue_after_an_expiry(f: &impl Fixture) {
+    let (a, b, c) = (f.client().await, f.client().await, f.client().await);
+    let expiring = a.domain().lock(NAME).ttl(2 * SHORT).no_renewal();
+    let expiring = expiring.acquire().await.expect("to acquire");
+    let next = enqueue(f, &b, "b").await;
+    eventually(f, async || expiring.remaining() < SHORT / 5).await;
+    b.cut_off().await;
+    eventually(f, async || !look(a.domain()).await.is_held()).await;
+    match lock(&c).try_acquire().await.expect("no error") {
+        Attempt::Acquired(_) => panic!("the queue was overtaken"),
+        Attempt::Busy(busy) => assert_eq!(busy.holder.expect("to be known").owner.label(), "b"),
+    }
+    b.reconnect().await;
+    drop(granted(f, next).await);
 }

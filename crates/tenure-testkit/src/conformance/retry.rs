@@ -1,9 +1,11 @@
 //! A request that was executed, and whose answer never came: sent again, it is harmless (R1.6).
 
-use tenure::Release;
+use tenure::{ErrorKind, Release};
 
 use super::fixture::{Client, Fixture};
-use super::time::{LONG, NAME, SHORT, drive, enqueue, eventually, granted, hold, is_free, lock, look, queue};
+use super::time::{
+    LONG, NAME, SHORT, drive, enqueue, eventually, granted, hold, is_free, is_ready, lock, look, queue,
+};
 
 // R1.6
 pub(super) async fn an_acquire_without_an_answer_is_asked_again(f: &impl Fixture) {
@@ -96,13 +98,23 @@ pub(super) async fn an_adoption_without_an_answer_is_asked_again(f: &impl Fixtur
 pub(super) async fn one_that_gives_up_on_an_answer_leaves_nothing(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     a.lose_next_reply().await;
-    let task = {
-        let lock = lock(&a);
-        tokio::spawn(async move { lock.acquire().await })
-    };
-    eventually(f, async || look(b.domain()).await.is_held()).await;
-    task.abort();
-    drop(drive(f, task).await);
+    let lock = lock(&a);
+    let mut unanswered = Box::pin(lock.acquire());
+    eventually(f, async || is_ready(unanswered.as_mut()).await || look(b.domain()).await.is_held()).await;
+    drop(unanswered);
+    is_free(f, b.domain()).await;
+}
+
+// R3.7: granted, and its domain is closed before it knows.
+pub(super) async fn an_acquire_without_an_answer_ends_with_its_domain(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    a.lose_next_reply().await;
+    let lock = lock(&a);
+    let mut unanswered = Box::pin(lock.acquire());
+    eventually(f, async || is_ready(unanswered.as_mut()).await || look(b.domain()).await.is_held()).await;
+    let (answer, ()) = drive(f, async { tokio::join!(unanswered, a.domain().close()) }).await;
+    let kind = answer.expect_err("it is closed").kind();
+    assert!(matches!(kind, ErrorKind::Closed | ErrorKind::Unavailable), "{kind:?}");
     is_free(f, b.domain()).await;
 }
 

@@ -107,6 +107,8 @@ impl Record {
 
     fn release(&mut self, token: &Token, used: u64, now: Now, wakes: &mut Vec<Wake>) -> Reply {
         self.expire(now);
+        // A ghost of its acquire may have joined the queue after the first release, which was not answered.
+        self.dequeue(token);
         if !self.is_held_by(token) {
             return self.not_held(now, wakes);
         }
@@ -116,7 +118,6 @@ impl Record {
     }
 
     fn leave(&mut self, token: &Token, now: Now, wakes: &mut Vec<Wake>) -> Reply {
-        self.dequeue(token);
         // A grant that its waiter never ran: of its range at most the start was seen.
         self.release(token, 0, now, wakes);
         Reply::Done
@@ -138,6 +139,7 @@ impl Record {
         if !self.is_held_by(from) {
             return self.not_held(now, wakes);
         }
+        self.dequeue(&token);
         self.grant(token, ttl, floor, now)
     }
 
@@ -153,6 +155,7 @@ impl Record {
         if self.is_held_by(&token) {
             return self.extend(ttl, floor, now);
         }
+        self.dequeue(&token);
         if let Some(holder) = self.holder.take() {
             wakes.push(Wake::Revoked { token: holder.token });
         }

@@ -199,7 +199,7 @@ impl World {
                 mix.add(1 + age * 8);
                 mix.add(places.of(*place));
                 mix.add(fences.of(*floor));
-                mix.add(until(not_after + 1, store));
+                mix.add(until(not_after + 1 + micros(self.scope.tick), store));
             }
             Ask::Renew { ttl } => {
                 mix.add(2 + ago(message.sent, now, *ttl) * 8);

@@ -332,11 +332,10 @@ impl World {
                 let old = micros(*term + 2 * self.scope.tick);
                 client.may_acquire(message.attempt) && self.now - message.sent < old
             }
-            // An acquire that comes too late changes nothing.
+            // An acquire that comes too late changes nothing: tried for a tick, and then taken for granted.
             Body::Request(Ask::Acquire { not_after, .. }) => {
-                is_awaited
-                    || self.scope.flaw == Some(Flaw::NoNotAfter)
-                    || self.store_now().lease <= *not_after
+                let refused = not_after + micros(self.scope.tick);
+                is_awaited || self.scope.flaw == Some(Flaw::NoNotAfter) || self.store_now().lease <= refused
             }
             // A token that is in no queue and can't come back is a stranger's; what strangers do is a step of its own.
             Body::Request(_) => {

@@ -46,8 +46,8 @@ fn two_clients_and_a_wall_clock_that_is_set_back() {
 
 // R1.1
 #[test]
-fn three_clients() {
-    static SCOPE: Scope = Scope { clients: 3, ..COARSE };
+fn three_clients_and_a_crash() {
+    static SCOPE: Scope = Scope { clients: 3, budget: Budget { crashes: 1, ..Budget::NONE }, ..COARSE };
     holds(&SCOPE);
 }
 
