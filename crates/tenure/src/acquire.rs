@@ -9,10 +9,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::backend::{Answer, Backend};
+use crate::bid::Bid;
 use crate::claim::Claim;
 use crate::client::Client;
 use crate::clock::{Moment, micros};
-use crate::cohort::{Attempt, Call, Seat};
+use crate::cohort::{Call, Seat};
 use crate::error::{Error, ErrorKind};
 use crate::lease::{Lease, Pair};
 use crate::name::Name;
@@ -46,7 +47,7 @@ pub(crate) async fn acquire(
     let waker = std::future::poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let (name, seat) = (&claim.name, Seat::new(Arc::clone(claim), waits, waker));
     let mut sitting =
-        Sitting { client, name, seat, attempt: None, asked_until: None, is_seated: false, is_watched: false };
+        Sitting { client, name, seat, bid: None, asked_until: None, is_seated: false, is_watched: false };
     match client.table.lock().sit(name, &sitting.seat, session)? {
         Sit::Refused(busy) => return Ok(Outcome::Busy(Box::new(busy))),
         Sit::Wait { asked_until } => {
@@ -54,16 +55,16 @@ pub(crate) async fn acquire(
             sitting.is_watched = true;
             sitting.asked_until = asked_until;
         }
-        Sit::Ask(attempt) => {
+        Sit::Ask(bid) => {
             client.tasks.see_runtime();
-            sitting.attempt = Some(attempt);
+            sitting.bid = Some(bid);
         }
     }
     if sitting.is_seated {
         client.mind_keeper();
     }
     // Asking the store is boxed: most turns of a contended name never come here, and their futures stay small.
-    if sitting.attempt.is_some()
+    if sitting.bid.is_some()
         && let Some(outcome) = Box::pin(sitting.ask(limit)).await?
     {
         return Ok(outcome);
@@ -84,7 +85,7 @@ struct Sitting<'a> {
     name: &'a Name,
     seat: Arc<Seat>,
     /// What it asks the store with, until it has its answer.
-    attempt: Option<Attempt>,
+    bid: Option<Bid>,
     /// Another task asks; after this moment, one that nobody polls any more.
     asked_until: Option<Moment>,
     is_seated: bool,
@@ -96,37 +97,37 @@ impl Sitting<'_> {
     /// Asks the store, if it is this task's to ask; `None` when it has to wait.
     async fn ask(&mut self, limit: Option<Moment>) -> Result<Option<Outcome>, Error> {
         let (client, name) = (self.client, self.name);
-        let Some(attempt) = &mut self.attempt else {
+        let Some(bid) = &mut self.bid else {
             return Ok(None);
         };
-        let terms = attempt.claim.terms;
+        let terms = bid.claim.terms;
         let start = client.clock.now();
         let give_up = start + terms.timeout();
         let is_own_limit = limit.filter(|&limit| limit > start && limit < give_up);
         let give_up = is_own_limit.unwrap_or(give_up);
         let waits = self.seat.waits;
-        let op = |attempt: &Attempt, not_after| attempt.op(waits, client.opened().polls(), not_after);
-        let error = match ask_store(client, name, attempt, give_up, op).await {
+        let op = |bid: &Bid, not_after| bid.op(waits, client.opened().polls(), not_after);
+        let error = match ask_store(client, name, bid, give_up, op).await {
             Ok((Reply::Granted { fence }, sent)) => return self.granted(fence, sent).map(Some),
             Ok((Reply::Waiting { place, holding, ahead }, _)) => {
-                attempt.place = Some(place);
+                bid.place = Some(place);
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
-                let (queued, seat) = (attempt.clone(), &self.seat);
+                let (queued, seat) = (bid.clone(), &self.seat);
                 let is_sought = client.change(|table, after| {
                     table.ask_queued(name, seat, queued, busy, client.session(), after)
                 })?;
-                if let Some(attempt) = self.attempt.take().filter(|_| !is_sought) {
-                    release::leave(client, name.clone(), attempt.token, attempt.haunted_until, terms.ttl);
+                if let Some(bid) = self.bid.take().filter(|_| !is_sought) {
+                    release::leave(client, name.clone(), bid.token, bid.haunted_until, terms.ttl);
                 }
                 self.is_seated = true;
                 return Ok(None);
             }
             Ok((Reply::Busy { holding, waiters }, _)) => {
-                if let Some(haunted_until) = attempt.haunted_until {
-                    release::lay_ghost(client, name.clone(), attempt.token.clone(), haunted_until);
+                if let Some(haunted_until) = bid.haunted_until {
+                    release::lay_ghost(client, name.clone(), bid.token.clone(), haunted_until);
                 }
-                let token = attempt.token.clone();
-                self.attempt = None;
+                let token = bid.token.clone();
+                self.bid = None;
                 client.change(|table, after| table.ask_ended(name, &token, None, client.session(), after));
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters };
                 return Ok(Some(Outcome::Busy(Box::new(busy))));
@@ -136,22 +137,21 @@ impl Sitting<'_> {
         };
         if is_own_limit.is_none() {
             // Not this task's impatience, but the store: whoever waits for the same answer gets it.
-            let token = attempt.token.clone();
+            let token = bid.token.clone();
             client
                 .change(|table, after| table.ask_ended(name, &token, Some(&error), client.session(), after));
-            if let Some(attempt) = self.attempt.take().filter(|attempt| attempt.haunted_until.is_some()) {
-                release::leave(client, name.clone(), attempt.token, attempt.haunted_until, terms.ttl);
+            if let Some(bid) = self.bid.take().filter(|bid| bid.haunted_until.is_some()) {
+                release::leave(client, name.clone(), bid.token, bid.haunted_until, terms.ttl);
             }
         }
         Err(error)
     }
 
     fn granted(&mut self, fence: u64, sent: Moment) -> Result<Outcome, Error> {
-        let attempt = self.attempt.take().expect("the attempt that was granted");
-        let (token, terms, haunted_until) =
-            (attempt.token.clone(), attempt.claim.terms, attempt.haunted_until);
+        let bid = self.bid.take().expect("the bid that was granted");
+        let (token, terms, haunted_until) = (bid.token.clone(), bid.claim.terms, bid.haunted_until);
         let (client, name, lease) = (self.client, self.name, Lease::granted(&terms, sent));
-        let turn = client.change(|table, after| table.ask_granted(name, attempt, lease, fence, after));
+        let turn = client.change(|table, after| table.ask_granted(name, bid, lease, fence, after));
         let leave = |_: &Error| release::leave(client, name.clone(), token, haunted_until, terms.ttl);
         turn.inspect_err(leave).map(Outcome::Turn)
     }
@@ -205,11 +205,11 @@ impl Sitting<'_> {
 
 impl Drop for Sitting<'_> {
     fn drop(&mut self) {
-        if let Some(attempt) = self.attempt.take() {
-            let others = self.client.change(|table, after| table.ask_abandoned(self.name, &attempt, after));
+        if let Some(bid) = self.bid.take() {
+            let others = self.client.change(|table, after| table.ask_abandoned(self.name, &bid, after));
             if !others {
-                let ttl = attempt.claim.terms.ttl;
-                release::leave(self.client, self.name.clone(), attempt.token, attempt.haunted_until, ttl);
+                let ttl = bid.claim.terms.ttl;
+                release::leave(self.client, self.name.clone(), bid.token, bid.haunted_until, ttl);
             }
         }
         if self.is_seated
@@ -224,13 +224,13 @@ impl Drop for Sitting<'_> {
 pub(crate) async fn ask_store(
     client: &Client,
     name: &Name,
-    attempt: &mut Attempt,
+    bid: &mut Bid,
     give_up: Moment,
-    op: impl Fn(&Attempt, u64) -> Op,
+    op: impl Fn(&Bid, u64) -> Op,
 ) -> Result<(Reply, Moment), Error> {
     loop {
         let timeout = give_up.since(client.clock.now());
-        let error = match send(client, name, attempt, timeout, &op).await {
+        let error = match send(client, name, bid, timeout, &op).await {
             Ok((Reply::TooLate, _)) => {
                 Error::unavailable("requests reach the store too late to be executed; try again")
             }
@@ -244,24 +244,24 @@ pub(crate) async fn ask_store(
     }
 }
 
-/// Sends one request of an attempt. Until it is answered, the attempt is haunted: the request may be executed later.
+/// Sends one request of a bid. Until it is answered, the bid is haunted: the request may be executed later.
 pub(crate) async fn send(
     client: &Client,
     name: &Name,
-    attempt: &mut Attempt,
+    bid: &mut Bid,
     timeout: Duration,
-    op: impl Fn(&Attempt, u64) -> Op,
+    op: impl Fn(&Bid, u64) -> Op,
 ) -> Result<(Reply, Moment), Error> {
     let backend = client.opened();
     let sent = client.clock.now();
     let not_after = backend.server_now().map_or(u64::MAX, |now| now.saturating_add(micros(timeout)));
-    let haunted_before = attempt.haunted_until.replace(sent + timeout);
-    let answer = client.in_time(timeout, backend.execute(name, op(attempt, not_after))).await;
+    let haunted_before = bid.haunted_until.replace(sent + timeout);
+    let answer = client.in_time(timeout, backend.execute(name, op(bid, not_after))).await;
     if !matches!(&answer, Err(error) if error.may_have_run()) {
-        attempt.haunted_until = haunted_before;
+        bid.haunted_until = haunted_before;
     }
     let Answer { reply, server } = answer?;
-    attempt.pair = Some(Pair { sent, server });
+    bid.pair = Some(Pair { sent, server });
     Ok((reply, sent))
 }
 

@@ -9,21 +9,19 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
 use crate::acquire::PAUSE;
 use crate::backend::Grant;
+use crate::bid::{Alarm, Bid};
 use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::lease::{Lease, Pair};
+use crate::lease::Lease;
 use crate::name::Name;
-use crate::owner::{Session, Token};
-use crate::record::{Holding, Op, RANGE, Wait};
+use crate::owner::Token;
+use crate::record::{Holding, RANGE};
 use crate::status::{Busy, Holder};
 use crate::sync::Mutex;
 use crate::table::After;
@@ -118,94 +116,6 @@ impl Seat {
     }
 }
 
-/// What a background task and the lease that came of its attempt tell each other.
-#[derive(Debug, Default)]
-pub(crate) struct Bond {
-    /// A guard, or whoever has its ticket, has the token: nobody else may leave with it.
-    is_kept: AtomicBool,
-    haunted_until: AtomicU64,
-}
-
-impl Bond {
-    pub(crate) fn keep(&self) {
-        self.is_kept.store(true, Ordering::SeqCst);
-    }
-
-    /// The lease goes back to the store; returns until when a request of the background task may still be executed.
-    pub(crate) fn let_go(&self) -> Option<Moment> {
-        self.is_kept.store(false, Ordering::SeqCst);
-        let haunted_until = self.haunted_until.load(Ordering::SeqCst);
-        (haunted_until > 0).then(|| Moment::from_micros(haunted_until))
-    }
-
-    /// The background task ends; false when the attempt is its to leave, and else the lease knows what haunts it. The order here and
-    /// in `let_go` makes one of them see the other.
-    pub(crate) fn pass_on(&self, haunted_until: Option<Moment>) -> bool {
-        let haunted_until = haunted_until.map_or(0, Moment::as_micros);
-        self.haunted_until.fetch_max(haunted_until, Ordering::SeqCst);
-        self.is_kept.load(Ordering::SeqCst)
-    }
-}
-
-/// One attempt to get a lease from the store: everything that is asked again is asked with its token.
-#[derive(Clone, Debug)]
-pub(crate) struct Attempt {
-    pub(crate) token: Token,
-    /// The task that it was begun for. A lease for another one is asked for by a new token.
-    pub(crate) claim: Arc<Claim>,
-    /// The highest fence that was seen when it began.
-    pub(crate) floor: u64,
-    pub(crate) place: Option<u64>,
-    pub(crate) pair: Option<Pair>,
-    /// The token of an earlier attempt, which holds the name, and is to be replaced.
-    pub(crate) replaces: Option<Token>,
-    /// Until then a request that was never answered may still be executed.
-    pub(crate) haunted_until: Option<Moment>,
-    /// Shared with the lease that comes of it, when a background task asks.
-    pub(crate) bond: Option<Arc<Bond>>,
-}
-
-impl Attempt {
-    pub(crate) fn new(session: &Session, claim: Arc<Claim>, floor: u64) -> Self {
-        let token = Token::fresh(session, &claim.label);
-        Attempt {
-            token,
-            claim,
-            floor,
-            place: None,
-            pair: None,
-            replaces: None,
-            haunted_until: None,
-            bond: None,
-        }
-    }
-
-    /// The attempt as a background task goes on with it.
-    pub(crate) fn sought(mut self) -> Self {
-        self.bond.get_or_insert_default();
-        self
-    }
-
-    /// The request for a lease: the first, or a beat.
-    pub(crate) fn op(&self, waits: bool, polls: bool, not_after: u64) -> Op {
-        let (token, ttl, floor) = (self.token.clone(), self.claim.terms.first_term(), self.floor);
-        if let Some(from) = self.replaces.clone() {
-            return Op::Adopt { from, token, ttl, floor, not_after };
-        }
-        let wait = match self.place {
-            _ if !waits => Wait::No,
-            Some(place) => Wait::Keep { place },
-            None => Wait::Join,
-        };
-        Op::Acquire { token, ttl, wait, polls, floor, not_after }
-    }
-
-    /// Whether a lease for this attempt is what that task asked for.
-    pub(crate) fn serves(&self, seat: &Seat) -> bool {
-        seat.claim.is_served_by(&self.claim)
-    }
-}
-
 /// What is going on between the cohort and the store.
 #[derive(Debug)]
 pub(crate) enum Phase {
@@ -228,47 +138,20 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    pub(crate) fn asking(attempt: &Attempt, now: Moment) -> Self {
-        let until = now + attempt.claim.terms.timeout() + PAUSE;
-        Phase::Asking { token: attempt.token.clone(), early: None, until }
+    pub(crate) fn asking(bid: &Bid, now: Moment) -> Self {
+        let until = now + bid.claim.terms.timeout() + PAUSE;
+        Phase::Asking { token: bid.token.clone(), early: None, until }
     }
 }
 
 /// What a grant that is pushed meanwhile has to be compared with.
 #[derive(Debug)]
 pub(crate) struct Seeking {
-    pub(crate) attempt: Attempt,
+    pub(crate) bid: Bid,
     pub(crate) busy: Option<Busy>,
     /// Why the store was not reached when it was last asked.
     pub(crate) trouble: Option<Error>,
     pub(crate) alarm: Arc<Alarm>,
-}
-
-/// Wakes the background task: nobody waits any more, a push came, or the domain was closed.
-#[derive(Debug, Default)]
-pub(crate) struct Alarm {
-    rung: Notify,
-    is_granted: AtomicBool,
-}
-
-impl Alarm {
-    pub(crate) fn ring(&self) {
-        self.rung.notify_one();
-    }
-
-    /// The name was granted by a push: there is nothing left to seek.
-    pub(crate) fn ring_granted(&self) {
-        self.is_granted.store(true, Ordering::SeqCst);
-        self.ring();
-    }
-
-    pub(crate) fn is_granted(&self) -> bool {
-        self.is_granted.load(Ordering::SeqCst)
-    }
-
-    pub(crate) async fn wait(&self) {
-        self.rung.notified().await;
-    }
 }
 
 /// Everything that this process has to do with one name.
@@ -295,16 +178,10 @@ impl Cohort {
     }
 
     /// A background task seeks a lease from now on; returns what was going on before.
-    pub(crate) fn seek(
-        &mut self,
-        name: &Name,
-        attempt: Attempt,
-        busy: Option<Busy>,
-        after: &mut After,
-    ) -> Phase {
-        let (attempt, alarm) = (attempt.sought(), Arc::<Alarm>::default());
-        after.seeks.push((name.clone(), attempt.clone(), Arc::clone(&alarm)));
-        let seeking = Seeking { attempt, busy, trouble: None, alarm };
+    pub(crate) fn seek(&mut self, name: &Name, bid: Bid, busy: Option<Busy>, after: &mut After) -> Phase {
+        let (bid, alarm) = (bid.sought(), Arc::<Alarm>::default());
+        after.seeks.push((name.clone(), bid.clone(), Arc::clone(&alarm)));
+        let seeking = Seeking { bid, busy, trouble: None, alarm };
         std::mem::replace(&mut self.phase, Phase::Seeking(Box::new(seeking)))
     }
 

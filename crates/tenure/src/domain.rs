@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::backend::{Capability, open};
+use crate::bid::Bid;
 use crate::claim::Claim;
 use crate::client::{Client, Executed};
 use crate::clock::Clock;
-use crate::cohort::Attempt;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::lease::Terms;
@@ -227,9 +227,9 @@ impl Domain {
         let label = ticket.token.owner().label().into();
         let claim = Arc::new(Claim { name: ticket.name.clone(), terms, label });
         claim.check()?;
-        let op = |attempt: &Attempt, not_after| {
-            let (from, token) = (ticket.token.clone(), attempt.token.clone());
-            Op::Adopt { from, token, ttl: terms.first_term(), floor: attempt.floor, not_after }
+        let op = |bid: &Bid, not_after| {
+            let (from, token) = (ticket.token.clone(), bid.token.clone());
+            Op::Adopt { from, token, ttl: terms.first_term(), floor: bid.floor, not_after }
         };
         seize::seize(&self.client, claim, ticket.fence.get(), op).await
     }

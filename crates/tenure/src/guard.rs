@@ -8,9 +8,9 @@ use std::time::Duration;
 use crate::claim::Claim;
 use crate::client::{Client, Executed};
 use crate::error::Error;
+use crate::loss::LossKind;
 use crate::record::{Op, Reply};
 use crate::release::{self, Release};
-use crate::schedule::loss_kind;
 use crate::tenure::{Tenure, Turn};
 use crate::ticket::Ticket;
 
@@ -173,7 +173,9 @@ impl Guard {
             client.execute(&lease.name, op, self.claim.terms.timeout()).await?;
         client.change(|table, after| table.renewed(lease, sent, ttl, Some(&reply), client.session(), after));
         match &reply {
-            Reply::NotHeld { holder } => Err(lease.lose(loss_kind(holder.as_ref())).clone().into()),
+            Reply::NotHeld { holder } => {
+                Err(lease.lose(LossKind::from_holder(holder.as_ref())).clone().into())
+            }
             _ => lease.loss().map_or(Ok(()), |loss| Err(loss.clone().into())),
         }
     }

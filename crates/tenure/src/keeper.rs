@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::clock::Moment;
 use crate::record::{Op, Reply};
 use crate::release;
-use crate::schedule::Renewal;
+use crate::table::Renewal;
 
 /// Says that the keeper runs, until it is dropped with it.
 pub(crate) struct Running {

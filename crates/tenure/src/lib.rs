@@ -30,6 +30,7 @@
 
 mod acquire;
 mod backend;
+mod bid;
 mod claim;
 mod client;
 mod clock;
@@ -52,7 +53,6 @@ mod owner;
 mod record;
 mod release;
 mod run;
-mod schedule;
 mod seek;
 mod seize;
 mod status;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{self, Outcome};
+use crate::bid::Bid;
 use crate::claim::Claim;
 use crate::client::Client;
 use crate::clock::Moment;
-use crate::cohort::Attempt as Asking;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::lease::Terms;
@@ -188,9 +188,9 @@ impl Lock {
     /// ```
     pub async fn take_over(&self) -> Result<Guard, Error> {
         let claim = Arc::clone(self.claim()?);
-        let op = |attempt: &Asking, not_after| {
-            let (token, ttl) = (attempt.token.clone(), attempt.claim.terms.first_term());
-            Op::TakeOver { token, ttl, floor: attempt.floor, not_after }
+        let op = |bid: &Bid, not_after| {
+            let (token, ttl) = (bid.token.clone(), bid.claim.terms.first_term());
+            Op::TakeOver { token, ttl, floor: bid.floor, not_after }
         };
         seize::seize(&self.client, claim, 0, op).await
     }

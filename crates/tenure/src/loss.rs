@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::name::Name;
-use crate::owner::Owner;
+use crate::owner::{Owner, Token};
 
 /// Why a lease ended.
 ///
@@ -44,6 +44,16 @@ pub enum LossKind {
     Closed,
     /// Its own guard gave it back.
     Released,
+}
+
+impl LossKind {
+    /// Why a lease ended that the store does not know any more.
+    pub(crate) fn from_holder(holder: Option<&Token>) -> Self {
+        match holder {
+            Some(token) => LossKind::Taken { by: token.owner() },
+            None => LossKind::Gone,
+        }
+    }
 }
 
 /// A lease that ended, and why.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{PAUSE, send, unexpected};
+use crate::bid::{Alarm, Bid};
 use crate::client::Client;
 use crate::clock::Moment;
-use crate::cohort::{Alarm, Attempt};
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::name::Name;
@@ -24,16 +24,16 @@ const STAGGER: Duration = Duration::from_millis(10);
 const LONGEST_STAGGER: Duration = Duration::from_secs(1);
 
 /// Starts to seek a lease for the tasks that wait for the name.
-pub(crate) fn start(client: Arc<Client>, name: Name, attempt: Attempt, alarm: Arc<Alarm>) {
+pub(crate) fn start(client: Arc<Client>, name: Name, bid: Bid, alarm: Arc<Alarm>) {
     let tasks = client.tasks.clone();
-    let mut seek = Seek { client, name, attempt, alarm, has_raced: false, is_done: false };
+    let mut seek = Seek { client, name, bid, alarm, has_raced: false, is_done: false };
     tasks.spawn(async move { seek.run().await });
 }
 
 struct Seek {
     client: Arc<Client>,
     name: Name,
-    attempt: Attempt,
+    bid: Bid,
     alarm: Arc<Alarm>,
     /// The name was granted by a push while a request was under way.
     has_raced: bool,
@@ -53,12 +53,12 @@ impl Seek {
     async fn run(&mut self) {
         let mut last_contact = self.client.clock.now();
         loop {
-            let goes_on = self.client.table.lock().goes_on_seeking(&self.name, &self.attempt);
+            let goes_on = self.client.table.lock().goes_on_seeking(&self.name, &self.bid);
             let Some(waits) = goes_on else { return self.leave() };
-            let terms = self.attempt.claim.terms;
+            let terms = self.bid.claim.terms;
             let polls = self.client.opened().polls();
-            let op = |attempt: &Attempt, not_after| attempt.op(waits, polls, not_after);
-            let answer = send(&self.client, &self.name, &mut self.attempt, terms.timeout(), op).await;
+            let op = |bid: &Bid, not_after| bid.op(waits, polls, not_after);
+            let answer = send(&self.client, &self.name, &mut self.bid, terms.timeout(), op).await;
             self.has_raced = self.alarm.is_granted();
             let next = match answer {
                 Ok((reply, sent)) => {
@@ -67,7 +67,7 @@ impl Seek {
                 }
                 // A waiter outlasts an outage of one ttl.
                 Err(error) if error.is_transient() && self.client.clock.now() < last_contact + terms.ttl => {
-                    self.client.table.lock().seek_troubled(&self.name, &self.attempt, error);
+                    self.client.table.lock().seek_troubled(&self.name, &self.bid, error);
                     Next::Sleep(self.client.clock.now() + PAUSE)
                 }
                 Err(error) => Next::Fail(error),
@@ -89,47 +89,42 @@ impl Seek {
         let (client, name) = (&self.client, &self.name);
         match reply {
             Reply::Granted { fence } => {
-                let lease = Lease::granted(&self.attempt.claim.terms, sent);
+                let lease = Lease::granted(&self.bid.claim.terms, sent);
                 let placed = client.change(|table, after| {
-                    table.seek_granted(name, &self.attempt, lease, fence, client.session(), after)
+                    table.seek_granted(name, &self.bid, lease, fence, client.session(), after)
                 });
                 match placed {
                     Placed::Turn => Next::Done,
                     Placed::Unwanted => Next::Leave,
-                    Placed::Replace(attempt) => {
-                        if let Some(haunted_until) = self.attempt.haunted_until {
-                            release::lay_ghost(
-                                client,
-                                name.clone(),
-                                self.attempt.token.clone(),
-                                haunted_until,
-                            );
+                    Placed::Replace(bid) => {
+                        if let Some(haunted_until) = self.bid.haunted_until {
+                            release::lay_ghost(client, name.clone(), self.bid.token.clone(), haunted_until);
                         }
-                        self.attempt = attempt;
+                        self.bid = bid;
                         Next::Again
                     }
                 }
             }
             Reply::Waiting { place, ahead, holding } => {
-                self.attempt.place = Some(place);
+                self.bid.place = Some(place);
                 let stagger = LONGEST_STAGGER.min(STAGGER * u32::try_from(ahead).unwrap_or(u32::MAX));
                 // The last millisecond of a lease still belongs to it.
                 let expiry = sent + holding.left + Duration::from_millis(1) + stagger;
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
-                client.change(|table, after| table.seek_busy(name, &self.attempt, busy, after));
+                client.change(|table, after| table.seek_busy(name, &self.bid, busy, after));
                 Next::Sleep(expiry.min(sent + BEAT))
             }
             Reply::Busy { holding, waiters } => {
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters };
                 client.change(|table, after| {
-                    table.seek_busy(name, &self.attempt, busy, after);
-                    table.seek_ended(name, &self.attempt, None, client.session(), after);
+                    table.seek_busy(name, &self.bid, busy, after);
+                    table.seek_ended(name, &self.bid, None, client.session(), after);
                 });
-                if self.attempt.haunted_until.is_some() { Next::Leave } else { Next::Done }
+                if self.bid.haunted_until.is_some() { Next::Leave } else { Next::Done }
             }
             // What was to be replaced is gone: ask for a lease as everyone does.
             Reply::NotHeld { .. } => {
-                self.attempt.replaces = None;
+                self.bid.replaces = None;
                 Next::Again
             }
             Reply::TooLate => Next::Sleep(client.clock.now() + PAUSE),
@@ -137,7 +132,7 @@ impl Seek {
         }
     }
 
-    /// Nobody waits any more, or not for this attempt.
+    /// Nobody waits any more, or not for this bid.
     fn leave(&mut self) {
         self.end(None);
     }
@@ -146,12 +141,12 @@ impl Seek {
         self.end(Some(error));
     }
 
-    /// Undoes the attempt in the store, unless a push gave it to a task, which has it, or gave it back when nothing was under way.
+    /// Undoes the bid in the store, unless a push gave it to a task, which has it, or gave it back when nothing was under way.
     fn end(&mut self, error: Option<&Error>) {
         self.is_done = true;
         let (client, name) = (&self.client, &self.name);
-        client.change(|table, after| table.seek_ended(name, &self.attempt, error, client.session(), after));
-        let Attempt { token, replaces, haunted_until, claim, bond, .. } = &self.attempt;
+        client.change(|table, after| table.seek_ended(name, &self.bid, error, client.session(), after));
+        let Bid { token, replaces, haunted_until, claim, bond, .. } = &self.bid;
         let was_used = self.alarm.is_granted() && !self.has_raced && haunted_until.is_none();
         if bond.as_ref().is_some_and(|bond| bond.pass_on(*haunted_until)) || was_used {
             return;
@@ -173,7 +168,7 @@ impl Drop for Seek {
                 let mut again = Seek {
                     client: Arc::clone(&self.client),
                     name: self.name.clone(),
-                    attempt: self.attempt.clone(),
+                    bid: self.bid.clone(),
                     alarm: Arc::clone(&self.alarm),
                     has_raced: self.has_raced,
                     is_done: false,

@@ -6,44 +6,45 @@
 use std::sync::Arc;
 
 use crate::acquire::{ask_store, unexpected};
+use crate::bid::Bid;
 use crate::claim::Claim;
 use crate::client::Client;
-use crate::cohort::Attempt;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::lease::Lease;
-use crate::loss::Loss;
+use crate::loss::{Loss, LossKind};
 use crate::name::Name;
 use crate::record::{Op, Reply};
 use crate::release;
-use crate::schedule::loss_kind;
 
-/// Asks for a lease with `op`, which gets the attempt and the moment after which it is to be refused.
+/// Asks for a lease with `op`, which gets the bid and the moment after which it is to be refused.
 pub(crate) async fn seize(
     client: &Arc<Client>,
     claim: Arc<Claim>,
     floor: u64,
-    op: impl Fn(&Attempt, u64) -> Op,
+    op: impl Fn(&Bid, u64) -> Op,
 ) -> Result<Guard, Error> {
     let session = client.backend().await?.session();
     let (terms, name) = (claim.terms, claim.name.clone());
     let floor = client.table.lock().floor_unless_closed()?.max(floor);
-    let attempt = Attempt::new(session, Arc::clone(&claim), floor);
-    let mut seizing = Seizing { client, name: &name, attempt, is_done: false };
+    let bid = Bid::new(session, Arc::clone(&claim), floor);
+    let mut seizing = Seizing { client, name: &name, bid, is_done: false };
     let give_up = client.clock.now() + terms.timeout();
-    let (reply, sent) = ask_store(client, &name, &mut seizing.attempt, give_up, op).await?;
+    let (reply, sent) = ask_store(client, &name, &mut seizing.bid, give_up, op).await?;
     match reply {
         Reply::Granted { fence } => {
-            let (attempt, lease) = (seizing.attempt.clone(), Lease::granted(&terms, sent));
+            let (bid, lease) = (seizing.bid.clone(), Lease::granted(&terms, sent));
             let turn = client.change(|table, after| {
                 table.floor_unless_closed()?;
-                Ok(table.add_lease(&name, attempt, lease, fence, None, after))
+                Ok(table.add_lease(&name, bid, lease, fence, None, after))
             });
             let turn = turn.inspect_err(|_: &Error| seizing.undo())?;
             seizing.is_done = true;
             Ok(Guard::new(Arc::clone(client), turn, claim))
         }
-        Reply::NotHeld { holder } => Err(Loss::new(name.clone(), loss_kind(holder.as_ref())).into()),
+        Reply::NotHeld { holder } => {
+            Err(Loss::new(name.clone(), LossKind::from_holder(holder.as_ref())).into())
+        }
         reply => Err(unexpected(&reply)),
     }
 }
@@ -52,20 +53,20 @@ pub(crate) async fn seize(
 struct Seizing<'a> {
     client: &'a Arc<Client>,
     name: &'a Name,
-    attempt: Attempt,
+    bid: Bid,
     is_done: bool,
 }
 
 impl Seizing<'_> {
     fn undo(&self) {
-        let Attempt { token, haunted_until, claim, .. } = &self.attempt;
+        let Bid { token, haunted_until, claim, .. } = &self.bid;
         release::leave(self.client, self.name.clone(), token.clone(), *haunted_until, claim.terms.ttl);
     }
 }
 
 impl Drop for Seizing<'_> {
     fn drop(&mut self) {
-        if !self.is_done && self.attempt.haunted_until.is_some() {
+        if !self.is_done && self.bid.haunted_until.is_some() {
             self.undo();
         }
     }

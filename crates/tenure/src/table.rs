@@ -3,15 +3,22 @@
 //! One lock for all names keeps the transitions whole: a loss, a pass and a cancelled task can't cross each other. It is held for
 //! well under a microsecond, never over I/O, and nobody is woken under it: what must be done outside is collected in [`After`].
 //!
-//! Leases and their schedule are in [`schedule`](crate::schedule).
+//! What belongs to asking, to seeking, and to the schedule of leases is in files of their own.
+
+mod asking;
+mod schedule;
+mod seeking;
+
+pub(crate) use schedule::Renewal;
+pub(crate) use seeking::Placed;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 
-use crate::backend::Grant;
+use crate::bid::{Alarm, Bid};
 use crate::clock::{Clock, Moment};
-use crate::cohort::{Alarm, Attempt, Call, Cohort, Phase, Seat};
+use crate::cohort::{Call, Cohort, Phase, Seat};
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::loss::LossKind;
@@ -31,7 +38,7 @@ pub(crate) struct After {
     /// Leases whose holders are to be told.
     pub(crate) lost: Vec<Arc<SharedLease>>,
     /// Names for which a background task has to seek a lease.
-    pub(crate) seeks: Vec<(Name, Attempt, Arc<Alarm>)>,
+    pub(crate) seeks: Vec<(Name, Bid, Arc<Alarm>)>,
     /// The keeper has something to do sooner than it knew.
     pub(crate) rouse_keeper: bool,
 }
@@ -53,23 +60,13 @@ impl After {
 /// What a task that comes in has to do.
 #[derive(Debug)]
 pub(crate) enum Sit {
-    /// Ask the store with this attempt.
-    Ask(Attempt),
+    /// Ask the store with this bid.
+    Ask(Bid),
     /// Wait to be called. When another task asks: it has its answer by `asked_until`, if it is polled.
     Wait {
         asked_until: Option<Moment>,
     },
     Refused(Busy),
-}
-
-/// What became of a lease that was granted in answer to a request.
-pub(crate) enum Placed {
-    /// A task's turn has begun.
-    Turn,
-    /// Nobody wants it any more: give it back.
-    Unwanted,
-    /// The first task asked for something else: replace the token by this attempt.
-    Replace(Attempt),
 }
 
 /// What the end of a turn means for the store.
@@ -124,10 +121,10 @@ impl Table {
             return Err(Error::closed());
         }
         let Some(cohort) = self.cohorts.get_mut(name) else {
-            let attempt = Attempt::new(session, seat.claim.clone(), self.floor);
-            let asking = Phase::asking(&attempt, self.clock.now());
+            let bid = Bid::new(session, seat.claim.clone(), self.floor);
+            let asking = Phase::asking(&bid, self.clock.now());
             self.cohorts.insert(name.clone(), Cohort::new(asking));
-            return Ok(Sit::Ask(attempt));
+            return Ok(Sit::Ask(bid));
         };
         if !seat.waits
             && let Some(busy) = cohort.busy(self.clock.now())
@@ -135,9 +132,9 @@ impl Table {
             return Ok(Sit::Refused(busy));
         }
         if matches!(cohort.phase, Phase::Idle) {
-            let attempt = Attempt::new(session, seat.claim.clone(), self.floor);
-            cohort.phase = Phase::asking(&attempt, self.clock.now());
-            return Ok(Sit::Ask(attempt));
+            let bid = Bid::new(session, seat.claim.clone(), self.floor);
+            cohort.phase = Phase::asking(&bid, self.clock.now());
+            return Ok(Sit::Ask(bid));
         }
         cohort.seats.push_back(Arc::clone(seat));
         let asked_until = match cohort.phase {
@@ -161,17 +158,6 @@ impl Table {
         call
     }
 
-    /// The task that asks is not polled: the others go on without it. If it was granted the name, they have it after one ttl.
-    pub(crate) fn ask_overdue(&mut self, name: &Name, session: &Session, after: &mut After) {
-        let now = self.clock.now();
-        if let Some(cohort) = self.cohorts.get_mut(name)
-            && matches!(cohort.phase, Phase::Asking { until, .. } if until <= now)
-        {
-            cohort.phase = Phase::Idle;
-            self.go_on(name, session, after);
-        }
-    }
-
     /// What a task that waited in vain is told: who holds the name, or why nobody knows.
     pub(crate) fn in_vain(&self, name: &Name) -> Result<Busy, Error> {
         let cohort = self.cohorts.get(name);
@@ -182,91 +168,6 @@ impl Table {
         }
         let known = cohort.and_then(|cohort| cohort.busy(self.clock.now()));
         Ok(known.unwrap_or(Busy { holder: None, waiters: cohort.map_or(0, |cohort| cohort.seats.len()) }))
-    }
-
-    /// The task that asked was granted the name.
-    pub(crate) fn ask_granted(
-        &mut self,
-        name: &Name,
-        attempt: Attempt,
-        lease: Lease,
-        fence: u64,
-        after: &mut After,
-    ) -> Result<Turn, Error> {
-        if self.is_closed {
-            return Err(Error::closed());
-        }
-        let is_overdue = !self.cohorts.get(name).is_some_and(|cohort| cohort.is_asked_with(&attempt.token));
-        if is_overdue {
-            return Ok(self.add_lease(name, attempt, lease, fence, None, after));
-        }
-        Ok(self.hold(name, attempt, lease, fence, None, after))
-    }
-
-    /// The task that asked is in the store's queue, and now waits for a call. False when the others went on without it: its attempt
-    /// must be left.
-    pub(crate) fn ask_queued(
-        &mut self,
-        name: &Name,
-        seat: &Arc<Seat>,
-        attempt: Attempt,
-        busy: Busy,
-        session: &Session,
-        after: &mut After,
-    ) -> Result<bool, Error> {
-        if self.is_closed {
-            return Err(Error::closed());
-        }
-        let cohort = self.cohorts.entry(name.clone()).or_insert_with(|| Cohort::new(Phase::Idle));
-        cohort.seats.push_front(Arc::clone(seat));
-        if !cohort.is_asked_with(&attempt.token) {
-            self.go_on(name, session, after);
-            return Ok(false);
-        }
-        cohort.refuse_tries(&busy, after);
-        let before = cohort.seek(name, attempt, Some(busy), after);
-        if let Phase::Asking { early: Some(grant), .. } = before {
-            self.pushed(name, &grant, after);
-        }
-        Ok(true)
-    }
-
-    /// The task that asked was refused or failed. Whoever waits gets the same error, or goes on by itself.
-    pub(crate) fn ask_ended(
-        &mut self,
-        name: &Name,
-        token: &Token,
-        error: Option<&Error>,
-        session: &Session,
-        after: &mut After,
-    ) {
-        if let Some(cohort) = self.cohorts.get_mut(name)
-            && cohort.is_asked_with(token)
-        {
-            cohort.phase = Phase::Idle;
-            if let Some(error) = error {
-                cohort.fail_all(error, after);
-            }
-            self.go_on(name, session, after);
-        }
-    }
-
-    /// The task that asked went away before it was answered. The others go on with its attempt, which may be alive in the store;
-    /// false when there are none, and it must be left.
-    pub(crate) fn ask_abandoned(&mut self, name: &Name, attempt: &Attempt, after: &mut After) -> bool {
-        let Some(cohort) = self.cohorts.get_mut(name).filter(|cohort| cohort.is_asked_with(&attempt.token))
-        else {
-            return false;
-        };
-        if cohort.seats.is_empty() {
-            cohort.phase = Phase::Idle;
-            if cohort.is_done() {
-                self.cohorts.remove(name);
-            }
-            return false;
-        }
-        cohort.seek(name, attempt.clone(), None, after);
-        true
     }
 
     /// The lease that was given back is on its way: the next one may ask.
@@ -289,149 +190,12 @@ impl Table {
         }
         match cohort.seats.front() {
             Some(seat) => {
-                let attempt = Attempt::new(session, seat.claim.clone(), self.floor);
-                cohort.seek(name, attempt, None, after);
+                let bid = Bid::new(session, seat.claim.clone(), self.floor);
+                cohort.seek(name, bid, None, after);
             }
             None if cohort.is_done() => drop(self.cohorts.remove(name)),
             None => {}
         }
-    }
-
-    /// Whether the background task has to ask again for this attempt, and if so, whether to wait in the store's queue.
-    pub(crate) fn goes_on_seeking(&self, name: &Name, attempt: &Attempt) -> Option<bool> {
-        match self.cohorts.get(name) {
-            Some(Cohort { seats, phase: Phase::Seeking(seeking), .. })
-                if seeking.attempt.token == attempt.token && !seats.is_empty() =>
-            {
-                Some(seats.iter().any(|seat| seat.waits))
-            }
-            _ => None,
-        }
-    }
-
-    /// The store can't be reached for now.
-    pub(crate) fn seek_troubled(&mut self, name: &Name, attempt: &Attempt, error: Error) {
-        if let Some(Cohort { phase: Phase::Seeking(seeking), .. }) = self.cohorts.get_mut(name)
-            && seeking.attempt.token == attempt.token
-        {
-            seeking.trouble = Some(error);
-        }
-    }
-
-    /// The attempt is in the store's queue, or was refused by it.
-    pub(crate) fn seek_busy(&mut self, name: &Name, attempt: &Attempt, busy: Busy, after: &mut After) {
-        let Some(cohort) = self.cohorts.get_mut(name) else {
-            return;
-        };
-        if let Phase::Seeking(seeking) = &mut cohort.phase
-            && seeking.attempt.token == attempt.token
-        {
-            seeking.attempt = attempt.clone();
-            seeking.busy = Some(busy.clone());
-            seeking.trouble = None;
-            let alarm = Arc::clone(&seeking.alarm);
-            cohort.refuse_tries(&busy, after);
-            if cohort.seats.is_empty() {
-                alarm.ring();
-            }
-        }
-    }
-
-    /// The background task was granted the name in answer to a request.
-    pub(crate) fn seek_granted(
-        &mut self,
-        name: &Name,
-        attempt: &Attempt,
-        lease: Lease,
-        fence: u64,
-        session: &Session,
-        after: &mut After,
-    ) -> Placed {
-        let Some(cohort) = self.cohorts.get_mut(name) else {
-            return Placed::Unwanted;
-        };
-        if cohort.has_token(&attempt.token) {
-            // Granted by a push meanwhile: the lease is in use, and not left.
-            return Placed::Unwanted;
-        }
-        match &mut cohort.phase {
-            Phase::Seeking(seeking) if seeking.attempt.token == attempt.token && !self.is_closed => {
-                let Some(seat) = cohort.seats.front() else {
-                    return Placed::Unwanted;
-                };
-                if !attempt.serves(seat) {
-                    let mut other = Attempt::new(session, seat.claim.clone(), self.floor.max(fence)).sought();
-                    other.replaces = Some(attempt.token.clone());
-                    seeking.attempt = other.clone();
-                    return Placed::Replace(other);
-                }
-                self.call_first(name, attempt.clone(), lease, fence, after);
-                Placed::Turn
-            }
-            _ => Placed::Unwanted,
-        }
-    }
-
-    /// The background task ends without a lease: everyone who waits is told why, or the next attempt begins.
-    pub(crate) fn seek_ended(
-        &mut self,
-        name: &Name,
-        attempt: &Attempt,
-        error: Option<&Error>,
-        session: &Session,
-        after: &mut After,
-    ) {
-        let Some(cohort) = self.cohorts.get_mut(name) else {
-            return;
-        };
-        if !matches!(&cohort.phase, Phase::Seeking(seeking) if seeking.attempt.token == attempt.token) {
-            return;
-        }
-        cohort.phase = Phase::Idle;
-        if let Some(error) = error {
-            cohort.fail_all(error, after);
-        }
-        self.go_on(name, session, after);
-    }
-
-    /// The store pushed a grant. False when nobody here knows the token: it must be given back.
-    pub(crate) fn pushed(&mut self, name: &Name, grant: &Grant, after: &mut After) -> bool {
-        let now = self.clock.now();
-        let Some(cohort) = self.cohorts.get_mut(name) else {
-            return self.has_parted(&grant.token);
-        };
-        if cohort.has_token(&grant.token) {
-            return true;
-        }
-        let seeking = match &mut cohort.phase {
-            Phase::Seeking(seeking) => seeking,
-            Phase::Asking { token, early, .. } if *token == grant.token => {
-                *early = Some(grant.clone());
-                return true;
-            }
-            _ => return self.has_parted(&grant.token),
-        };
-        if seeking.attempt.token != grant.token {
-            return seeking.attempt.replaces.as_ref() == Some(&grant.token) || self.has_parted(&grant.token);
-        }
-        let (attempt, alarm) = (seeking.attempt.clone(), Arc::clone(&seeking.alarm));
-        let is_for = |seat: &Arc<Seat>| attempt.serves(seat);
-        let lease = attempt
-            .pair
-            .and_then(|pair| Lease::pushed(&attempt.claim.terms, pair, grant.at, grant.term, now));
-        if let Some(lease) = lease
-            && grant.fence > attempt.floor
-            && cohort.seats.front().is_some_and(is_for)
-            && now < lease.deadline()
-            && !self.is_closed
-        {
-            self.call_first(name, attempt, lease, grant.fence, after);
-            alarm.ring_granted();
-        } else {
-            // It can't be believed as it is: the background task confirms it by a beat.
-            alarm.ring();
-        }
-        true
     }
 
     /// A lease was detached: it is not this client's any more.
@@ -442,29 +206,17 @@ impl Table {
         self.forget_lease(lease, session, after);
     }
 
-    fn has_parted(&self, token: &Token) -> bool {
-        self.parted.iter().any(|(_, parted)| parted == token)
-    }
-
-    /// The first task's turn begins.
-    fn call_first(&mut self, name: &Name, attempt: Attempt, lease: Lease, fence: u64, after: &mut After) {
-        let cohort = self.cohorts.get_mut(name).expect("a cohort with a first task");
-        let seat = cohort.seats.pop_front().expect("a first task");
-        let turn = self.hold(name, attempt, lease, fence, Some(Arc::clone(&seat)), after);
-        after.wake(seat.call(Call::Turn(turn)));
-    }
-
     /// The lease passes from task to task from now on.
     fn hold(
         &mut self,
         name: &Name,
-        attempt: Attempt,
+        bid: Bid,
         lease: Lease,
         fence: u64,
         seat: Option<Arc<Seat>>,
         after: &mut After,
     ) -> Turn {
-        let turn = self.add_lease(name, attempt, lease, fence, seat, after);
+        let turn = self.add_lease(name, bid, lease, fence, seat, after);
         let now = self.clock.now();
         let cohort = self.cohorts.get_mut(name).expect("add_lease made it");
         cohort.phase = Phase::Held { id: self.next_id };

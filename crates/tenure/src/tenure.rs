@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 
+use crate::bid::{Bid, Bond};
 use crate::clock::{Clock, Moment};
-use crate::cohort::{Attempt, Bond};
 use crate::fence::Fence;
 use crate::loss::{Loss, LossKind};
 use crate::name::Name;
@@ -44,15 +44,15 @@ pub(crate) struct SharedLease {
 }
 
 impl SharedLease {
-    pub(crate) fn new(name: Name, attempt: &Attempt, clock: Clock, deadline: Moment) -> Self {
-        if let Some(bond) = &attempt.bond {
+    pub(crate) fn new(name: Name, bid: &Bid, clock: Clock, deadline: Moment) -> Self {
+        if let Some(bond) = &bid.bond {
             bond.keep();
         }
         SharedLease {
             name,
-            token: attempt.token.clone(),
-            haunted_until: attempt.haunted_until,
-            bond: attempt.bond.clone(),
+            token: bid.token.clone(),
+            haunted_until: bid.haunted_until,
+            bond: bid.bond.clone(),
             clock,
             deadline: AtomicU64::new(deadline.as_micros()),
             turn: AtomicU64::new(NOBODY),

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::{After, Table};
+use crate::bid::Bid;
 use crate::clock::Moment;
-use crate::cohort::{Attempt, Cohort, Held, Phase, Seat, TURN_BUDGET};
+use crate::cohort::{Cohort, Held, Phase, Seat, TURN_BUDGET};
 use crate::lease::{Lease, Step};
 use crate::loss::LossKind;
 use crate::name::Name;
-use crate::owner::{Session, Token};
+use crate::owner::Session;
 use crate::record::{PROBATION, Reply};
-use crate::table::{After, Table};
 use crate::tenure::{SharedLease, Turn};
 
 /// How long the keeper waits for the next lease when there is none.
@@ -38,7 +39,7 @@ impl Table {
     pub(crate) fn add_lease(
         &mut self,
         name: &Name,
-        attempt: Attempt,
+        bid: Bid,
         lease: Lease,
         fence: u64,
         seat: Option<Arc<Seat>>,
@@ -48,14 +49,14 @@ impl Table {
         self.next_id += 1;
         self.floor = self.floor.max(fence);
         self.metrics.acquired += 1;
-        let shared = SharedLease::new(name.clone(), &attempt, self.clock.clone(), lease.deadline());
+        let shared = SharedLease::new(name.clone(), &bid, self.clock.clone(), lease.deadline());
         let shared = Arc::new(shared);
         let turn = Turn::begin(Arc::clone(&shared), fence, now);
         let mut held = Held {
             id: self.next_id,
             lease,
             shared,
-            claim: attempt.claim,
+            claim: bid.claim,
             start: fence,
             turn: turn.clone(),
             seat,
@@ -180,7 +181,7 @@ impl Table {
                 }
             }
             Some(Reply::NotHeld { holder }) => {
-                held.shared.lose(loss_kind(holder.as_ref()));
+                held.shared.lose(LossKind::from_holder(holder.as_ref()));
             }
             _ => {
                 held.lease.not_answered(now);
@@ -244,12 +245,4 @@ fn plan(held: &mut Held, now: Moment, due: &mut std::collections::BTreeMap<(Mome
     };
     held.due = held.first_look.map_or(held.due, |look| look.min(held.due));
     due.insert((held.due, held.id), held.shared.name.clone());
-}
-
-/// Why a lease ended that the store does not know any more.
-pub(crate) fn loss_kind(holder: Option<&Token>) -> LossKind {
-    match holder {
-        Some(token) => LossKind::Taken { by: token.owner() },
-        None => LossKind::Gone,
-    }
 }
