@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::backend::{Answer, Backend};
+use crate::backoff::Backoff;
 use crate::bid::Bid;
 use crate::claim::Claim;
 use crate::client::Client;
@@ -23,8 +24,8 @@ use crate::status::{Busy, Holder};
 use crate::table::Sit;
 use crate::tenure::Turn;
 
-/// The pause before a request that broke off is sent again.
-pub(crate) const PAUSE: Duration = Duration::from_millis(10);
+/// What a clock may be off, or a request may be late, where a moment is waited for.
+pub(crate) const SLACK: Duration = Duration::from_millis(10);
 
 pub(crate) enum Outcome {
     Turn(Turn),
@@ -228,6 +229,7 @@ pub(crate) async fn ask_store(
     give_up: Moment,
     op: impl Fn(&Bid, u64) -> Op,
 ) -> Result<(Reply, Moment), Error> {
+    let mut backoff = Backoff::new();
     loop {
         let timeout = give_up.since(client.clock.now());
         let error = match send(client, name, bid, timeout, &op).await {
@@ -237,10 +239,11 @@ pub(crate) async fn ask_store(
             Err(error) if error.may_have_run() => error,
             answer => return answer,
         };
-        if client.clock.now() + PAUSE >= give_up {
+        let again = client.clock.now() + backoff.pause();
+        if again >= give_up {
             return Err(error);
         }
-        client.clock.sleep_until(client.clock.now() + PAUSE).await;
+        client.clock.sleep_until(again).await;
     }
 }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::acquire::PAUSE;
 use crate::backend::{Answer, Backend, Grant, Pending, Sink};
+use crate::backoff::Backoff;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::keeper;
@@ -191,7 +191,7 @@ impl Client {
 
     /// Executes an operation; again while it breaks off unanswered, within the time that one command may take.
     pub(crate) async fn execute(&self, name: &Name, op: Op, timeout: Duration) -> Result<Executed, Error> {
-        let mut was_unanswered = false;
+        let (mut was_unanswered, mut backoff) = (false, Backoff::new());
         let give_up = self.clock.now() + timeout;
         loop {
             let sent = self.clock.now();
@@ -200,12 +200,15 @@ impl Client {
                 Ok(Answer { reply, .. }) => {
                     return Ok(Executed { reply, sent, was_unanswered });
                 }
-                Err(error) if error.may_have_run() && self.clock.now() + PAUSE < give_up => {
-                    was_unanswered = true
+                Err(error) => {
+                    let again = self.clock.now() + backoff.pause();
+                    if !error.may_have_run() || again >= give_up {
+                        return Err(error);
+                    }
+                    was_unanswered = true;
+                    self.clock.sleep_until(again).await;
                 }
-                Err(error) => return Err(error),
             }
-            self.clock.sleep_until(self.clock.now() + PAUSE).await;
         }
     }
 

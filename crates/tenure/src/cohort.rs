@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::acquire::PAUSE;
+use crate::acquire::SLACK;
 use crate::backend::Grant;
 use crate::bid::{Alarm, Bid};
 use crate::claim::Claim;
@@ -139,7 +139,7 @@ pub(crate) enum Phase {
 
 impl Phase {
     pub(crate) fn asking(bid: &Bid, now: Moment) -> Self {
-        let until = now + bid.claim.terms.timeout() + PAUSE;
+        let until = now + bid.claim.terms.timeout() + SLACK;
         Phase::Asking { token: bid.token.clone(), early: None, until }
     }
 }

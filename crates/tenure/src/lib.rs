@@ -30,6 +30,7 @@
 
 mod acquire;
 mod backend;
+mod backoff;
 mod bid;
 mod claim;
 mod client;

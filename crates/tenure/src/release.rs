@@ -7,8 +7,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::PAUSE;
+use crate::acquire::SLACK;
 use crate::backend::{Answer, Backend, Pending};
+use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
@@ -20,8 +21,6 @@ use crate::tenure::Turn;
 
 /// How long one attempt in the background may take.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(2);
-/// The longest pause between two attempts in the background.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long the background tries to undo what a ghost did.
 const LONGEST_GHOST: Duration = Duration::from_secs(10);
@@ -138,6 +137,7 @@ impl Returning {
     /// Waits for the store's answer.
     async fn finish(mut self, timeout: Duration, was_unanswered: &mut bool) -> Result<Release, Error> {
         let client = Arc::clone(&self.client);
+        let mut backoff = Backoff::new();
         let give_up = client.clock.now() + timeout;
         loop {
             let answer = self.send();
@@ -146,12 +146,13 @@ impl Returning {
                 Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply, *was_unanswered)),
                 Err(error) => {
                     *was_unanswered |= error.may_have_run();
-                    if !error.may_have_run() || client.clock.now() + PAUSE >= give_up {
+                    let again = client.clock.now() + backoff.pause();
+                    if !error.may_have_run() || again >= give_up {
                         return Err(error);
                     }
+                    client.clock.sleep_until(again).await;
                 }
             }
-            client.clock.sleep_until(client.clock.now() + PAUSE).await;
         }
     }
 
@@ -210,7 +211,7 @@ pub(crate) fn leave(
             repeat(&*backend, &clock, &name, &op, give_up).await;
         }
         if let Some(haunted_until) = haunted_until {
-            clock.sleep_until(haunted_until + PAUSE).await;
+            clock.sleep_until(haunted_until + SLACK).await;
             repeat(&*backend, &clock, &name, &op, haunted_until + ttl).await;
         }
     });
@@ -219,25 +220,24 @@ pub(crate) fn leave(
 /// Leaves once more when a request that was never answered can't be executed any longer.
 pub(crate) fn lay_ghost(client: &Arc<Client>, name: Name, token: Token, haunted_until: Moment) {
     let (backend, clock) = (Arc::clone(client.opened()), client.clock.clone());
-    if haunted_until + PAUSE < clock.now() {
+    if haunted_until + SLACK < clock.now() {
         return;
     }
     client.tasks.spawn(async move {
-        clock.sleep_until(haunted_until + PAUSE).await;
+        clock.sleep_until(haunted_until + SLACK).await;
         repeat(&*backend, &clock, &name, &Op::Leave { token }, haunted_until + LONGEST_GHOST).await;
     });
 }
 
 /// Sends a request until it is answered, or nobody needs it any more.
 async fn repeat(backend: &dyn Backend, clock: &Clock, name: &Name, op: &Op, give_up: Moment) {
-    let mut pause = PAUSE;
+    let mut backoff = Backoff::new();
     while clock.now() < give_up {
         let attempt = give_up.min(clock.now() + LONGEST_ATTEMPT);
         let answer = clock.until(attempt, backend.execute(name, op.clone())).await;
         if matches!(answer, Some(Ok(_))) {
             return;
         }
-        clock.sleep_until(clock.now() + pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        clock.sleep_until(clock.now() + backoff.pause()).await;
     }
 }

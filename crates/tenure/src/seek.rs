@@ -7,7 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::{PAUSE, send, unexpected};
+use crate::acquire::{SLACK, send, unexpected};
+use crate::backoff::Backoff;
 use crate::bid::{Alarm, Bid};
 use crate::client::Client;
 use crate::clock::Moment;
@@ -52,6 +53,7 @@ enum Next {
 impl Seek {
     async fn run(&mut self) {
         let mut last_contact = self.client.clock.now();
+        let mut backoff = Backoff::new();
         loop {
             let goes_on = self.client.table.lock().goes_on_seeking(&self.name, &self.bid);
             let Some(waits) = goes_on else { return self.leave() };
@@ -63,12 +65,13 @@ impl Seek {
             let next = match answer {
                 Ok((reply, sent)) => {
                     last_contact = sent;
+                    backoff = Backoff::new();
                     self.take(reply, sent)
                 }
                 // A waiter outlasts an outage of one ttl.
                 Err(error) if error.is_transient() && self.client.clock.now() < last_contact + terms.ttl => {
                     self.client.table.lock().seek_troubled(&self.name, &self.bid, error);
-                    Next::Sleep(self.client.clock.now() + PAUSE)
+                    Next::Sleep(self.client.clock.now() + backoff.pause())
                 }
                 Err(error) => Next::Fail(error),
             };
@@ -127,7 +130,7 @@ impl Seek {
                 self.bid.replaces = None;
                 Next::Again
             }
-            Reply::TooLate => Next::Sleep(client.clock.now() + PAUSE),
+            Reply::TooLate => Next::Sleep(client.clock.now() + SLACK),
             reply => Next::Fail(unexpected(&reply)),
         }
     }
@@ -173,7 +176,7 @@ impl Drop for Seek {
                     has_raced: self.has_raced,
                     is_done: false,
                 };
-                drop(runtime.spawn(async move { again.run().await }));
+                self.client.tasks.spawn_on(&runtime, async move { again.run().await });
             }
             None => self.fail(&Error::unavailable(
                 "the runtime that waited for this lock shut down; acquire it again",

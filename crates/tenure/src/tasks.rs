@@ -55,12 +55,24 @@ impl Tasks {
 
     /// Starts work that `all_done` waits for.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_daemon(self.counted(work));
+    }
+
+    fn counted<F>(&self, work: F) -> impl Future<Output = ()> + Send + use<F>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         self.0.running.fetch_add(1, Ordering::SeqCst);
         let running = Running(Arc::clone(&self.0));
-        self.spawn_daemon(async move {
+        async move {
             let _running = running;
             work.await;
-        });
+        }
+    }
+
+    /// The same on this runtime.
+    pub(crate) fn spawn_on(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
+        drop(runtime.spawn(self.counted(work)));
     }
 
     /// Starts work that ends by itself when its client is gone.
