@@ -41,6 +41,20 @@ pub(crate) async fn acquire(
 ) -> Result<Outcome, Error> {
     // A loop of uncontended acquires must not starve the other tasks of its thread.
     tokio::task::coop::consume_budget().await;
+    loop {
+        if let Some(outcome) = acquire_once(client, claim, waits, limit).await? {
+            return Ok(outcome);
+        }
+    }
+}
+
+/// The same; `None` when the store's answer was read too late to be of use, as after the machine slept.
+async fn acquire_once(
+    client: &Arc<Client>,
+    claim: &Arc<Claim>,
+    waits: bool,
+    limit: Option<Moment>,
+) -> Result<Option<Outcome>, Error> {
     let session = match client.opened_before() {
         Some(backend) => backend.session(),
         None => Box::pin(connect(client, limit)).await?.session(),
@@ -50,7 +64,7 @@ pub(crate) async fn acquire(
     let mut sitting =
         Sitting { client, name, seat, bid: None, asked_until: None, is_seated: false, is_watched: false };
     match client.table.lock().sit(name, &sitting.seat, session)? {
-        Sit::Refused(busy) => return Ok(Outcome::Busy(Box::new(busy))),
+        Sit::Refused(busy) => return Ok(Some(Outcome::Busy(Box::new(busy)))),
         Sit::Wait { asked_until } => {
             sitting.is_seated = true;
             sitting.is_watched = true;
@@ -65,12 +79,21 @@ pub(crate) async fn acquire(
         client.mind_keeper();
     }
     // Asking the store is boxed: most turns of a contended name never come here, and their futures stay small.
-    if sitting.bid.is_some()
-        && let Some(outcome) = Box::pin(sitting.ask(limit)).await?
-    {
-        return Ok(outcome);
+    if sitting.bid.is_some() {
+        match Box::pin(sitting.ask(limit)).await? {
+            Asked::Answered(outcome) => return Ok(Some(outcome)),
+            Asked::TooLate => return Ok(None),
+            Asked::MustWait => {}
+        }
     }
-    sitting.wait(limit).await
+    sitting.wait(limit).await.map(Some)
+}
+
+/// What became of a task that asked the store.
+enum Asked {
+    Answered(Outcome),
+    MustWait,
+    TooLate,
 }
 
 /// Connects, at most until `limit`.
@@ -95,11 +118,11 @@ struct Sitting<'a> {
 }
 
 impl Sitting<'_> {
-    /// Asks the store, if it is this task's to ask; `None` when it has to wait.
-    async fn ask(&mut self, limit: Option<Moment>) -> Result<Option<Outcome>, Error> {
+    /// Asks the store, if it is this task's to ask.
+    async fn ask(&mut self, limit: Option<Moment>) -> Result<Asked, Error> {
         let (client, name) = (self.client, self.name);
         let Some(bid) = &mut self.bid else {
-            return Ok(None);
+            return Ok(Asked::MustWait);
         };
         let terms = bid.claim.terms;
         let start = client.clock.now();
@@ -109,7 +132,7 @@ impl Sitting<'_> {
         let waits = self.seat.waits;
         let op = |bid: &Bid, not_after| bid.op(waits, client.opened().polls(), not_after);
         let error = match ask_store(client, name, bid, give_up, op).await {
-            Ok((Reply::Granted { fence }, sent)) => return self.granted(fence, sent).map(Some),
+            Ok((Reply::Granted { fence }, sent)) => return self.granted(fence, sent),
             Ok((Reply::Waiting { place, holding, ahead }, _)) => {
                 bid.place = Some(place);
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
@@ -121,7 +144,7 @@ impl Sitting<'_> {
                     release::leave(client, name.clone(), bid.token, bid.haunted_until, terms.ttl);
                 }
                 self.is_seated = true;
-                return Ok(None);
+                return Ok(Asked::MustWait);
             }
             Ok((Reply::Busy { holding, waiters }, _)) => {
                 if let Some(haunted_until) = bid.haunted_until {
@@ -131,7 +154,7 @@ impl Sitting<'_> {
                 self.bid = None;
                 client.change(|table, after| table.ask_ended(name, &token, None, client.session(), after));
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters };
-                return Ok(Some(Outcome::Busy(Box::new(busy))));
+                return Ok(Asked::Answered(Outcome::Busy(Box::new(busy))));
             }
             Ok((reply, _)) => unexpected(&reply),
             Err(error) => error,
@@ -148,13 +171,19 @@ impl Sitting<'_> {
         Err(error)
     }
 
-    fn granted(&mut self, fence: u64, sent: Moment) -> Result<Outcome, Error> {
+    fn granted(&mut self, fence: u64, sent: Moment) -> Result<Asked, Error> {
         let bid = self.bid.take().expect("the bid that was granted");
         let (token, terms, haunted_until) = (bid.token.clone(), bid.claim.terms, bid.haunted_until);
         let (client, name, lease) = (self.client, self.name, Lease::granted(&terms, sent));
+        let leave = || release::leave(client, name.clone(), token.clone(), haunted_until, terms.ttl);
+        if client.clock.now() >= lease.deadline() {
+            client.change(|table, after| table.ask_ended(name, &token, None, client.session(), after));
+            leave();
+            return Ok(Asked::TooLate);
+        }
         let turn = client.change(|table, after| table.ask_granted(name, bid, lease, fence, after));
-        let leave = |_: &Error| release::leave(client, name.clone(), token, haunted_until, terms.ttl);
-        turn.inspect_err(leave).map(Outcome::Turn)
+        let turn = turn.inspect_err(|_| leave())?;
+        Ok(Asked::Answered(Outcome::Turn(turn)))
     }
 
     /// Waits to be called.

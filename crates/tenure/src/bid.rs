@@ -5,7 +5,6 @@
 //! the two share a [`Bond`], so that neither leaves with what the other has.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
@@ -15,6 +14,7 @@ use crate::cohort::Seat;
 use crate::lease::Pair;
 use crate::owner::{Session, Token};
 use crate::record::{Op, Wait};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// One attempt of this client to get a lease.
 #[derive(Clone, Debug)]

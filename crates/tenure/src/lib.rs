@@ -54,6 +54,8 @@ mod owner;
 mod record;
 mod release;
 mod run;
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod seek;
 mod seize;
 mod status;

@@ -1,4 +1,4 @@
-//! A mutex that can't be poisoned, on the standard library's or, to permute schedules, on shuttle's.
+//! A mutex that can't be poisoned and atomics, on the standard library's or, to permute schedules, on shuttle's.
 //!
 //! No lock of this crate is held while foreign code runs, so a panic under it is a bug of ours; the state is whole at every
 //! unlock, and the next one to come must still be able to release what it holds.
@@ -12,9 +12,9 @@ use shuttle::sync::Mutex as Raw;
 use std::sync::PoisonError;
 
 #[cfg(shuttle)]
-pub(crate) use shuttle::sync::MutexGuard;
+pub(crate) use shuttle::sync::{MutexGuard, atomic};
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::MutexGuard;
+pub(crate) use std::sync::{MutexGuard, atomic};
 
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(Raw<T>);

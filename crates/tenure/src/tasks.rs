@@ -7,12 +7,12 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many runtimes are remembered.
 const MOST_RUNTIMES: usize = 8;
@@ -85,6 +85,7 @@ impl Tasks {
         }
     }
 
+    #[cfg(not(shuttle))]
     fn last_runtime(&self) -> Option<Handle> {
         self.0.runtimes.lock().last().cloned()
     }

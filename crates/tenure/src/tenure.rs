@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +17,7 @@ use crate::fence::Fence;
 use crate::loss::{Loss, LossKind};
 use crate::name::Name;
 use crate::owner::Token;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// No fence: it is nobody's turn.
 const NOBODY: u64 = 0;

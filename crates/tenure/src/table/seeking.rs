@@ -81,7 +81,11 @@ impl Table {
             return Placed::Unwanted;
         }
         match &mut cohort.phase {
-            Phase::Seeking(seeking) if seeking.bid.token == bid.token && !self.is_closed => {
+            Phase::Seeking(seeking)
+                if seeking.bid.token == bid.token
+                    && !self.is_closed
+                    && self.clock.now() < lease.deadline() =>
+            {
                 let Some(seat) = cohort.seats.front() else {
                     return Placed::Unwanted;
                 };
