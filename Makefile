@@ -19,10 +19,13 @@ lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 
 unit:
-	cargo test --workspace --lib --bins --tests --examples --locked
+	cargo test --workspace --lib --bins --locked --profile explore
+	cargo test --workspace --test '*' --locked
+	cargo test --package tenure --test conformance --locked --quiet what_it_leaves_out -- --nocapture
 	cargo test --workspace --doc --locked
 
 schedules:
+	$(SCHEDULES) cargo clippy --package tenure --lib --tests --locked -- --deny warnings
 	$(SCHEDULES) cargo test --package tenure --lib --locked schedules
 
 docs:

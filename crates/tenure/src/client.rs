@@ -5,7 +5,6 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use crate::backoff::Backoff;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::keeper;
+use crate::loss::{Loss, LossKind};
 use crate::name::Name;
 use crate::opening::Opening;
 use crate::owner::Session;
@@ -24,6 +24,7 @@ use crate::record::{Op, PROBATION, Reply};
 use crate::release;
 use crate::seek;
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::table::{After, Table};
 use crate::tasks::Tasks;
 
@@ -33,11 +34,10 @@ const LONGEST_CONNECT: Duration = Duration::from_secs(10);
 /// How a client connects: told where to send what the store says unasked.
 pub(crate) type Connect = Box<dyn Fn(Weak<dyn Sink>) -> Pending<Arc<dyn Backend>> + Send + Sync>;
 
-/// A reply, when the request for it was sent, and whether one before it was not answered.
+/// A reply, and when the request for it was sent.
 pub(crate) struct Executed {
     pub(crate) reply: Reply,
     pub(crate) sent: Moment,
-    pub(crate) was_unanswered: bool,
 }
 
 pub(crate) struct Client {
@@ -145,8 +145,11 @@ impl Client {
     pub(crate) fn follow_up(&self, mut after: After) {
         after.wake_all();
         for lease in after.lost {
-            if let Some(loss) = lease.loss() {
-                tracing::warn!(name = %lease.name, kind = ?loss.kind(), "{loss}");
+            match lease.loss().map(Loss::kind) {
+                None | Some(LossKind::Closed) => {
+                    tracing::debug!(target: "tenure", name = %lease.name, "closed")
+                }
+                Some(kind) => tracing::warn!(target: "tenure", name = %lease.name, ?kind, "lost"),
             }
             lease.tell();
         }
@@ -191,21 +194,20 @@ impl Client {
 
     /// Executes an operation; again while it breaks off unanswered, within the time that one command may take.
     pub(crate) async fn execute(&self, name: &Name, op: Op, timeout: Duration) -> Result<Executed, Error> {
-        let (mut was_unanswered, mut backoff) = (false, Backoff::new());
+        let mut backoff = Backoff::new();
         let give_up = self.clock.now() + timeout;
         loop {
             let sent = self.clock.now();
             let answer = self.in_time(give_up.since(sent), self.opened().execute(name, op.clone())).await;
             match answer {
                 Ok(Answer { reply, .. }) => {
-                    return Ok(Executed { reply, sent, was_unanswered });
+                    return Ok(Executed { reply, sent });
                 }
                 Err(error) => {
                     let again = self.clock.now() + backoff.pause();
                     if !error.may_have_run() || again >= give_up {
                         return Err(error);
                     }
-                    was_unanswered = true;
                     self.clock.sleep_until(again).await;
                 }
             }

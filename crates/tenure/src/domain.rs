@@ -66,7 +66,11 @@ impl Domain {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn open(url: impl AsRef<str>) -> Result<Self, Error> {
+    pub async fn open<U>(url: U) -> Result<Self, Error>
+    where
+        U: TryInto<DomainUrl>,
+        Error: From<U::Error>,
+    {
         let domain = Domain::lazy(url)?;
         domain.client.backend().await?;
         Ok(domain)
@@ -92,9 +96,14 @@ impl Domain {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn lazy(url: impl AsRef<str>) -> Result<Self, Error> {
-        let url: DomainUrl = url.as_ref().parse()?;
+    pub fn lazy<U>(url: U) -> Result<Self, Error>
+    where
+        U: TryInto<DomainUrl>,
+        Error: From<U::Error>,
+    {
+        let url: DomainUrl = url.try_into()?;
         let terms = Terms::new(url.ttl().unwrap_or(Terms::DEFAULT_TTL), url.timeout());
+        terms.check()?;
         let address = url.to_string();
         let connect = move |sink| open::open(&url, &Clock::System, sink);
         Ok(Domain::with(Client::new(Clock::System, Box::new(connect)), terms, &address))
@@ -172,8 +181,8 @@ impl Domain {
         Ok(statuses)
     }
 
-    /// Ends the lease of a holder that was [inspected](Self::inspect): of this one, and of no other that came after it. It is told if
-    /// it lives, and the name goes to the next.
+    /// Ends the lease that was [inspected](Self::inspect), whichever task of its process has its turn on it, and no other lease that came
+    /// after it. Its holder is told if it lives, and may be at work until then; the name goes to the next at once.
     ///
     /// # Errors
     /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached.
@@ -198,12 +207,11 @@ impl Domain {
     pub async fn break_lock(&self, name: impl AsRef<str>, holder: &Holder) -> Result<Release, Error> {
         let name = Name::new(name.as_ref())?;
         let op = Op::Break { token: holder.token.clone(), fence: holder.fence.get() };
-        let executed = self.execute(&name, op).await?;
-        Ok(Release::from_reply(&executed.reply, executed.was_unanswered))
+        Ok(Release::from_reply(&self.execute(&name, op).await?.reply))
     }
 
-    /// Takes over a lease that was [detached](Guard::detach), under a new token and a higher fence. Of two that adopt the same ticket,
-    /// one succeeds.
+    /// Takes over a lease that was [detached](Guard::detach), under a new token and a higher fence, with the ttl that it had; it is renewed, and no
+    /// `max_hold` goes along. Of two that adopt the same ticket, one succeeds.
     ///
     /// # Errors
     /// [`Lost`](crate::ErrorKind::Lost) when the lease has ended, or was adopted by another.
@@ -254,6 +262,7 @@ impl Domain {
     /// # Errors
     /// As [`open`](Self::open), when it was not opened before.
     pub async fn capabilities(&self) -> Result<&'static [Capability], Error> {
+        self.client.table.lock().floor_unless_closed()?;
         Ok(self.client.backend().await?.capabilities())
     }
 

@@ -4,6 +4,7 @@
 //! attempt to connect is the answer to everyone who waited for it. Callers match on [`Error::kind`], which says what they can do
 //! about it. Contention is never an error.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::loss::Loss;
 pub enum ErrorKind {
     /// The lease was lost. Stop the work, or acquire again and check what was done.
     Lost,
-    /// The store could not be reached, or did not answer in time. Nothing was entered; try again later.
+    /// The store could not be reached, or did not answer in time. Whatever was asked for is not held; try again later.
     Unavailable,
     /// This store, or this build, can't do what was asked. The message names what would.
     Unsupported,
@@ -109,6 +110,12 @@ impl Error {
         self.0.kind == ErrorKind::Unavailable
     }
 
+    /// Why the lease was lost, when that is what this error says.
+    #[must_use]
+    pub fn loss(&self) -> Option<&Loss> {
+        self.0.source.as_deref()?.downcast_ref()
+    }
+
     /// Whether the request may have been executed although no answer came.
     pub(crate) fn may_have_run(&self) -> bool {
         self.0.may_have_run
@@ -130,6 +137,12 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
+        match never {}
     }
 }
 

@@ -43,6 +43,12 @@ impl fmt::Display for Fence {
     }
 }
 
+impl From<u64> for Fence {
+    fn from(number: u64) -> Self {
+        Fence(number)
+    }
+}
+
 impl From<Fence> for u64 {
     fn from(fence: Fence) -> u64 {
         fence.0
@@ -63,7 +69,7 @@ impl From<Fence> for u64 {
 /// let stale = seen.admit(Fence::new(7)).unwrap_err();
 /// assert_eq!(stale.to_string(), "write with fence 7 refused: fence 9 was seen before");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HighWater(Option<Fence>);
 
 impl HighWater {
@@ -71,6 +77,12 @@ impl HighWater {
     #[must_use]
     pub const fn from_stored(fence: Fence) -> Self {
         HighWater(Some(fence))
+    }
+
+    /// The highest fence that was admitted, to be stored with the resource.
+    #[must_use]
+    pub const fn highest(&self) -> Option<Fence> {
+        self.0
     }
 
     /// Admits a write of this holder, unless a later holder has written.

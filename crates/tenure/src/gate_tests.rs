@@ -23,8 +23,12 @@ use crate::manual_clock::ManualClock;
 use crate::name::Name;
 use crate::record::{Op, Reply};
 
+mod loss;
 mod matrix;
+mod opening;
+mod pushes;
 mod regressions;
+mod runtimes;
 mod verbs;
 
 const MS: Duration = Duration::from_millis(1);

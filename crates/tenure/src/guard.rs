@@ -49,7 +49,7 @@ pub struct Guard {
 
 impl Guard {
     pub(crate) fn new(client: Arc<Client>, turn: Turn, claim: Arc<Claim>) -> Self {
-        tracing::debug!(name = %turn.lease.name, fence = turn.fence.get(), "acquired");
+        tracing::debug!(target: "tenure", name = %turn.lease.name, fence = turn.fence.get(), "acquired");
         Guard { tenure: Tenure(turn), client, claim, was_unanswered: false, is_done: false }
     }
 
@@ -126,7 +126,7 @@ impl Guard {
         self.ask(Op::Renew { token, ttl, floor: 0 }, ttl).await
     }
 
-    /// Cuts the lease loose from this process: it lives on for a full ttl, until somebody [adopts](crate::Domain::adopt) it with
+    /// Cuts the lease loose from this process: it lives on for a full ttl (or what `max_hold` leaves of it), until somebody [adopts](crate::Domain::adopt) it with
     /// the ticket.
     ///
     /// # Errors
@@ -152,18 +152,18 @@ impl Guard {
     /// ```
     pub async fn detach(mut self) -> Result<Ticket, Returned> {
         let lease = Arc::clone(&self.tenure.0.lease);
-        let ttl = self.claim.terms.ttl;
-        if !self.is_held() {
+        let ttl = self.client.table.lock().renewal_by_hand(&lease);
+        let Some(ttl) = ttl.filter(|_| self.is_held()) else {
             let error = self.lost().await.into();
             return Err(Returned { guard: self, error });
-        }
+        };
         if let Err(error) = self.ask(Op::Detach { token: lease.token.clone(), ttl }, ttl).await {
             return Err(Returned { guard: self, error });
         }
         self.is_done = true;
         self.tenure.0.end();
         self.client.change(|table, after| table.detached(&lease, self.client.session(), after));
-        Ok(Ticket::new(lease.name.clone(), lease.token.clone(), self.fence(), ttl))
+        Ok(Ticket::new(lease.name.clone(), lease.token.clone(), self.fence(), self.claim.terms.ttl))
     }
 
     /// Sends a kind of renewal that asks for `ttl`, and enters its answer.
@@ -203,9 +203,10 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// A guard that comes back because the store could not be told: try again, or drop it and let the background try.
+/// A guard that comes back because it could not be released or detached: try again, or drop it and let the background try.
 ///
-/// It converts into the [`Error`] inside it, so `?` works where the guard is not wanted.
+/// It converts into the [`Error`] inside it, so `?` works in functions that return that. Inside a `Box<dyn Error>` the guard lives as long as
+/// the error does, and a guard that was to be detached is held and renewed all the while.
 ///
 /// # Examples
 /// ```
@@ -235,7 +236,7 @@ pub struct Returned {
 
 impl fmt::Display for Returned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` was not given back: {}", self.guard.name(), self.error)
+        write!(f, "guard of `{}` came back: {}", self.guard.name(), self.error)
     }
 }
 

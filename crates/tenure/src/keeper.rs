@@ -3,7 +3,6 @@
 //! It keeps nothing alive: it holds a weak reference, and ends when the last handle is gone. If its runtime goes down it goes
 //! with it; the next lease starts another (see `Client::rouse_keeper`), and until then every holder still sees its own deadline.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
@@ -12,6 +11,7 @@ use crate::client::Client;
 use crate::clock::Moment;
 use crate::record::{Op, Reply};
 use crate::release;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::table::Renewal;
 
 /// Says that the keeper runs, until it is dropped with it.
@@ -73,10 +73,10 @@ async fn renew(client: Weak<Client>, backend: Arc<dyn crate::backend::Backend>, 
     match clock.until(sent + timeout, backend.execute(&name, op)).await {
         Some(Ok(answer)) => under_way.reply = Some(answer.reply),
         Some(Err(error)) => {
-            tracing::warn!(%name, %error, "renewal failed; the lease is believed until its deadline");
+            tracing::warn!(target: "tenure", %name, %error, "renewal failed; the lease is believed until its deadline");
         }
         None => {
-            tracing::warn!(%name, ?timeout, "renewal was not answered; the lease is believed until its deadline");
+            tracing::warn!(target: "tenure", %name, ?timeout, "renewal was not answered; the lease is believed until its deadline");
         }
     }
 }

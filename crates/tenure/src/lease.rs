@@ -48,7 +48,7 @@ impl Terms {
         if self.timeout.is_some_and(|timeout| timeout > self.ttl / 2) {
             let (timeout, ttl) = (self.timeout.unwrap_or_default(), self.ttl);
             return Err(Error::invalid(format!(
-                "timeout of {timeout:?} is more than half of the ttl of {ttl:?}; an answer that late is worth nothing"
+                "`timeout` of {timeout:?} in the domain URL is more than half of the ttl of {ttl:?}; shorten it, or use a longer ttl"
             )));
         }
         Ok(())
@@ -96,7 +96,9 @@ pub(crate) struct Lease {
     deadline: Moment,
     /// When to renew; `None` when it may not last longer.
     renew_at: Option<Moment>,
-    /// It may not last longer than this.
+    /// It may not last longer than this, whatever its holder does.
+    hold_end: Option<Moment>,
+    /// It is not renewed past this, unless by hand.
     end: Option<Moment>,
     renewed: bool,
     unanswered: bool,
@@ -125,12 +127,12 @@ impl Lease {
     }
 
     fn starting(terms: &Terms, from: Moment, term: Duration, deadline: Moment) -> Self {
-        let cap = if terms.renewed { terms.max_hold } else { Some(terms.first_term()) };
         let mut lease = Lease {
             ttl: terms.ttl,
             deadline,
             renew_at: None,
-            end: cap.map(|cap| from + cap),
+            hold_end: terms.max_hold.map(|max_hold| from + max_hold),
+            end: (!terms.renewed).then(|| from + terms.first_term()),
             renewed: terms.renewed,
             unanswered: false,
         };
@@ -185,12 +187,14 @@ impl Lease {
     }
 
     fn renewal(&self, now: Moment) -> Duration {
-        let left = self.end.map_or(Duration::MAX, |end| end.since(now));
+        let ends = [self.hold_end, self.end].into_iter().flatten();
+        let left = ends.map(|end| end.since(now)).min().unwrap_or(Duration::MAX);
         left.clamp(Duration::from_millis(1), self.ttl)
     }
 
     fn plan_renewal(&mut self, from: Moment, term: Duration) {
-        let may_last_longer = self.end.is_none_or(|end| from + term < end);
+        let mut ends = [self.hold_end, self.end].into_iter().flatten();
+        let may_last_longer = ends.all(|end| from + term < end);
         self.renew_at = may_last_longer.then(|| from + term / 3);
     }
 }

@@ -219,7 +219,14 @@ impl Lock {
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Lock").field(&self.claim).finish()
+        let mut lock = f.debug_struct("Lock");
+        match &self.claim {
+            Ok(claim) => {
+                lock.field("name", &claim.name).field("terms", &claim.terms).field("label", &claim.label)
+            }
+            Err(error) => lock.field("invalid", error),
+        };
+        lock.finish_non_exhaustive()
     }
 }
 

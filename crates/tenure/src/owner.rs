@@ -34,7 +34,7 @@ const FIELD: &AsciiSet = &CONTROLS.add(b':').add(b'%').add(b' ');
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Owner(Arc<Fields>);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -78,6 +78,12 @@ impl Owner {
 
     fn foreign() -> Self {
         Owner(Arc::new(Fields { host: String::new(), user: String::new(), pid: None, label: String::new() }))
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Owner").field(&self.to_string()).finish()
     }
 }
 

@@ -54,10 +54,8 @@ pub enum Release {
 }
 
 impl Release {
-    /// What a reply means. When an attempt before it was not answered, that one was executed: it was ours until then.
-    pub(crate) fn from_reply(reply: &Reply, was_unanswered: bool) -> Self {
+    pub(crate) fn from_reply(reply: &Reply) -> Self {
         match reply {
-            _ if was_unanswered => Release::Done,
             Reply::NotHeld { holder: Some(token) } => Release::Taken { by: token.owner() },
             Reply::NotHeld { holder: None } => Release::Expired,
             _ => Release::Done,
@@ -124,7 +122,7 @@ impl Returning {
             table.metrics.passed += u64::from(end == TurnEnd::Passed);
             end
         });
-        tracing::debug!(name = %turn.lease.name, fence = turn.fence.get(), ?end, "released");
+        tracing::debug!(target: "tenure", name = %turn.lease.name, fence = turn.fence.get(), ?end, "released");
         if end == TurnEnd::Passed {
             return None;
         }
@@ -143,7 +141,11 @@ impl Returning {
             let answer = self.send();
             let answer = client.in_time(give_up.since(client.clock.now()), self.sent(answer)).await;
             match answer {
-                Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply, *was_unanswered)),
+                // Before its deadline nothing but our own release, which was not answered, can have ended it unseen.
+                Ok(_) if *was_unanswered && self.turn.lease.deadline() > client.clock.now() => {
+                    return Ok(Release::Done);
+                }
+                Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply)),
                 Err(error) => {
                     *was_unanswered |= error.may_have_run();
                     let again = client.clock.now() + backoff.pause();

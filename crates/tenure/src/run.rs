@@ -52,11 +52,12 @@ pub struct Report {
 impl Lock {
     /// Waits for the name, runs the work, gives the name back. The recommended form.
     ///
-    /// On loss the work is dropped at its next await, before the store can give the name to another. Panics and cancellation give the
-    /// name back as well. Use [`tenure.fence()`](Tenure::fence) in the work's writes.
+    /// On loss the work is dropped at its next await, before the lease ends in the store (unless it is ended there by force). Panics and
+    /// cancellation give the name back as well. Use [`tenure.fence()`](Tenure::fence) in the work's writes.
     ///
     /// # Errors
-    /// [`Lost`](crate::ErrorKind::Lost) when the lease was lost while the work ran; else as [`acquire`](Self::acquire). What the work
+    /// [`Lost`](crate::ErrorKind::Lost) when the lease was lost before the work was done, be it that the work was stopped, or that it went on
+    /// without an await until it was done; else as [`acquire`](Self::acquire). What the work
     /// itself returns, an error too, is the value. A release that fails is in the report and loses no value.
     ///
     /// # Cancel safety
@@ -153,6 +154,11 @@ impl Lock {
                 Poll::Pending => work.as_mut().poll(cx).map(Ok),
             })
             .await
+        };
+        // Work that never waited was not stopped by a loss: it must not pass for done under the lock.
+        let finished = match guard.loss() {
+            Some(loss) => Err(loss),
+            None => finished,
         };
         let held = clock.now().since(started);
         let fence = guard.fence();

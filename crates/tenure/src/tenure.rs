@@ -217,7 +217,8 @@ impl Tenure {
         false
     }
 
-    /// Resolves when the lease is lost, before the store can give the name to another; or when its guard gave it back.
+    /// Resolves when the lease is lost, before it ends in the store and another can have the name; or when its guard gave it back. A lease that
+    /// is ended by force (taken over, broken, deleted) is told as soon as the store says so.
     ///
     /// # Cancel safety
     /// It only looks: dropping the future changes nothing.
@@ -251,7 +252,8 @@ impl Tenure {
         }
     }
 
-    fn loss(&self) -> Option<Loss> {
+    /// Why it is not held, if it is not.
+    pub(crate) fn loss(&self) -> Option<Loss> {
         if self.0.is_over() {
             return Some(Loss::new(self.0.lease.name.clone(), LossKind::Released));
         }

@@ -30,10 +30,10 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::backend::memory::{Memory, MemoryStore};
+use crate::backend::memory::{Faults, Memory, MemoryStore};
 use crate::backend::{Backend, Pending};
 use crate::client;
 use crate::clock::Clock;
@@ -60,22 +60,35 @@ impl Store {
     /// A new client of the store, as if it were another process.
     #[must_use]
     pub fn client(&self) -> Client {
-        let is_cut = Arc::<AtomicBool>::default();
-        let (store, line) = (Arc::clone(&self.store), Arc::clone(&is_cut));
+        let faults = Arc::<Faults>::default();
+        let (store, line) = (Arc::clone(&self.store), Arc::clone(&faults));
         let connect = move |sink| {
             let backend = Memory::connect_by(Arc::clone(&store), sink, Arc::clone(&line));
             Pending::now(Ok(Arc::new(backend) as Arc<dyn Backend>))
         };
         let client = client::Client::new(Clock::Manual(Arc::clone(&self.clock)), Box::new(connect));
-        Client { domain: Domain::with(client, Terms::new(Terms::DEFAULT_TTL, None), "memory:"), is_cut }
+        Client { domain: Domain::with(client, Terms::new(Terms::DEFAULT_TTL, None), "memory:"), faults }
     }
 
-    /// Moves time, step by step: whatever is due on the way (a renewal, a deadline, a beat) is done when its moment comes, as far as it
-    /// runs on this thread's runtime.
+    /// Moves time, step by step: whatever is due on the way (a renewal, a deadline, a beat) is done when its moment comes. Between two steps
+    /// the other tasks run until they wait again, or 32 times over.
+    ///
+    /// # Panics
+    /// Outside a `current_thread` runtime: on several threads nobody knows when the others are done with a step.
     ///
     /// # Cancel safety
     /// Dropping the future stops time where it is.
     pub async fn advance(&self, by: Duration) {
+        #[cfg(not(shuttle))]
+        {
+            use tokio::runtime::{Handle, RuntimeFlavor};
+            let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+            let is_fit = matches!(flavor, Ok(RuntimeFlavor::CurrentThread));
+            assert!(
+                is_fit,
+                "Store::advance needs a `current_thread` runtime, which #[tokio::test] makes by default"
+            );
+        }
         self.clock.advance(by).await;
     }
 
@@ -95,7 +108,7 @@ impl Default for Store {
 #[derive(Debug)]
 pub struct Client {
     domain: Domain,
-    is_cut: Arc<AtomicBool>,
+    faults: Arc<Faults>,
 }
 
 impl Client {
@@ -105,14 +118,61 @@ impl Client {
         &self.domain
     }
 
-    /// Cuts this client off from the store: it gets [`Unavailable`](crate::ErrorKind::Unavailable), hears nothing, and the store does not
-    /// notice.
+    /// Cuts this client off from the store: it gets [`Unavailable`](crate::ErrorKind::Unavailable) at once, hears nothing, and the store does
+    /// not notice.
     pub fn cut_off(&self) {
-        self.is_cut.store(true, Ordering::SeqCst);
+        self.faults.is_cut.store(true, Ordering::SeqCst);
     }
 
-    /// Connects it again.
+    /// Lets requests of this client go unanswered, and not be executed: it waits until its time is up, and hears nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let store = tenure::testing::Store::new();
+    /// let client = store.client();
+    /// client.hang();
+    /// let lock = client.domain().lock("orders/42");
+    /// let acquire = tokio::spawn(async move { lock.acquire().await.map(drop) });
+    ///
+    /// store.advance(Duration::from_secs(3)).await;
+    /// assert!(acquire.await.unwrap().unwrap_err().is_transient());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn hang(&self) {
+        self.faults.hangs.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets the next request be executed and its answer be lost: what code that repeats its requests must survive.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let store = tenure::testing::Store::new();
+    /// let client = store.client();
+    /// client.lose_next_reply();
+    /// let lock = client.domain().lock("orders/42");
+    /// let acquire = tokio::spawn(async move { lock.acquire().await });
+    ///
+    /// store.advance(Duration::from_secs(1)).await;
+    /// assert!(acquire.await.unwrap()?.is_held(), "it was asked for again, with the same token");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lose_next_reply(&self) {
+        self.faults.lost_replies.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Ends what [`cut_off`](Self::cut_off) and [`hang`](Self::hang) began. What hung is not answered any more.
     pub fn reconnect(&self) {
-        self.is_cut.store(false, Ordering::SeqCst);
+        self.faults.is_cut.store(false, Ordering::SeqCst);
+        self.faults.hangs.store(false, Ordering::SeqCst);
     }
 }

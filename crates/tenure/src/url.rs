@@ -92,6 +92,30 @@ impl FromStr for DomainUrl {
     }
 }
 
+impl TryFrom<&str> for DomainUrl {
+    type Error = Error;
+
+    fn try_from(text: &str) -> Result<Self, Error> {
+        DomainUrl::parse(text)
+    }
+}
+
+impl TryFrom<&String> for DomainUrl {
+    type Error = Error;
+
+    fn try_from(text: &String) -> Result<Self, Error> {
+        DomainUrl::parse(text)
+    }
+}
+
+impl TryFrom<String> for DomainUrl {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        DomainUrl::parse(&text)
+    }
+}
+
 impl fmt::Debug for DomainUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DomainUrl({self})")

@@ -129,6 +129,10 @@ impl Client for OnALine {
     async fn reconnect(&self) {
         self.0.reconnect();
     }
+
+    async fn lose_next_reply(&self) {
+        self.0.lose_next_reply();
+    }
 }
 
 impl Fixture for OwnTime {
@@ -153,26 +157,9 @@ impl Fixture for OwnTime {
         client.cut_off();
         ticket
     }
-
-    fn lacks(&self) -> &'static [(Ability, &'static str)] {
-        &[(Ability::LoseReplies, "a client of `testing::Store` gets every reply, or can't ask")]
-    }
 }
 
-conformance!(
-    memory_with_own_time,
-    OwnTime(testing::Store::new()),
-    without [
-        retry::an_acquire_without_an_answer_is_asked_again,
-        retry::an_enqueue_without_an_answer_is_in_the_queue_once,
-        retry::a_release_without_an_answer_is_sent_again,
-        retry::a_renewal_without_an_answer_costs_no_lease,
-        retry::a_take_over_without_an_answer_is_asked_again,
-        retry::an_adoption_without_an_answer_is_asked_again,
-        retry::one_that_gives_up_on_an_answer_leaves_nothing,
-        retry::an_acquire_without_an_answer_ends_with_its_domain,
-    ]
-);
+conformance!(memory_with_own_time, OwnTime(testing::Store::new()), without []);
 
 /// What can be sent to another thread, shared with it, and kept: everything that is public (as tokio asserts of its own types).
 #[test]

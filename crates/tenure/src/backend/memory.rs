@@ -4,7 +4,7 @@
 //! [`testing`](crate::testing), each with a session of its own, as if they were processes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::{Answer, Backend, Capability, Grant, Pending, Sink};
@@ -37,8 +37,28 @@ struct State {
 /// How a client is told.
 struct Line {
     sink: Weak<dyn Sink>,
-    /// Set to cut the client off, in tests: it is neither heard nor told, and the store does not notice.
-    is_cut: Arc<AtomicBool>,
+    faults: Arc<Faults>,
+}
+
+/// What is wrong with a client's line to the store, in tests. The store does not notice.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    /// Requests fail at once, and pushes are lost.
+    pub(crate) is_cut: AtomicBool,
+    /// Requests are not executed and never answered, and pushes are lost.
+    pub(crate) hangs: AtomicBool,
+    /// How many requests are executed without an answer.
+    pub(crate) lost_replies: AtomicUsize,
+}
+
+impl Faults {
+    fn loses_pushes(&self) -> bool {
+        self.is_cut.load(Ordering::SeqCst) || self.hangs.load(Ordering::SeqCst)
+    }
+
+    fn loses_this_reply(&self) -> bool {
+        self.lost_replies.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+    }
 }
 
 impl MemoryStore {
@@ -146,7 +166,7 @@ impl State {
     /// Whom to tell, and whether the line is cut.
     fn line(&self, token: &Token) -> Option<(Arc<dyn Sink>, bool)> {
         let line = self.sessions.get(&token.session()?)?;
-        Some((line.sink.upgrade()?, line.is_cut.load(Ordering::SeqCst)))
+        Some((line.sink.upgrade()?, line.faults.loses_pushes()))
     }
 }
 
@@ -163,7 +183,7 @@ impl std::fmt::Debug for State {
 pub(crate) struct Memory {
     store: Arc<MemoryStore>,
     session: Session,
-    is_cut: Arc<AtomicBool>,
+    faults: Arc<Faults>,
 }
 
 impl Memory {
@@ -171,21 +191,28 @@ impl Memory {
         Memory::connect_by(store, sink, Arc::default())
     }
 
-    /// A client whose line is cut while `is_cut` is set.
-    pub(crate) fn connect_by(store: Arc<MemoryStore>, sink: Weak<dyn Sink>, is_cut: Arc<AtomicBool>) -> Self {
+    /// A client whose line has these faults.
+    pub(crate) fn connect_by(store: Arc<MemoryStore>, sink: Weak<dyn Sink>, faults: Arc<Faults>) -> Self {
         let session = Session::random();
-        let line = Line { sink, is_cut: Arc::clone(&is_cut) };
+        let line = Line { sink, faults: Arc::clone(&faults) };
         store.state.lock().sessions.insert(session.id().clone(), line);
-        Memory { store, session, is_cut }
+        Memory { store, session, faults }
     }
 
-    fn reach<T>(&self, answer: impl FnOnce() -> T) -> Pending<T> {
-        if self.is_cut.load(Ordering::SeqCst) {
+    fn reach<T: Send + 'static>(&self, answer: impl FnOnce() -> T) -> Pending<T> {
+        if self.faults.is_cut.load(Ordering::SeqCst) {
             return Pending::now(Err(Error::unavailable(
                 "the store can't be reached; this client is cut off from it",
             )));
         }
-        Pending::now(Ok(answer()))
+        if self.faults.hangs.load(Ordering::SeqCst) {
+            return Pending::Later(Box::pin(std::future::pending()));
+        }
+        let answer = answer();
+        if self.faults.loses_this_reply() {
+            return Pending::now(Err(Error::unanswered("the store's answer was lost")));
+        }
+        Pending::now(Ok(answer))
     }
 }
 

@@ -4,7 +4,7 @@
 //! ask again, whom to believe and for how long is decided above, once for all backends. A backend knows nothing of locks, guards
 //! or the keeper; what it hears from its store unasked, it tells a [`Sink`].
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 pub(crate) mod gate;
 pub(crate) mod memory;
 pub(crate) mod open;
@@ -101,7 +101,6 @@ pub(crate) trait Sink: Send + Sync {
 /// An answer that is there, or will be. In-process stores answer at once, also in a drop and outside a runtime.
 pub(crate) enum Pending<T> {
     Now(Option<Result<T, Error>>),
-    #[cfg_attr(not(test), expect(dead_code, reason = "made by stores past this process"))]
     Later(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
 }
 

@@ -25,6 +25,6 @@ pub(crate) fn open(url: &DomainUrl, clock: &Clock, sink: Weak<dyn Sink>) -> Pend
 
 fn not_compiled_in(store: &str, feature: &str) -> Pending<Arc<dyn Backend>> {
     Pending::now(Err(Error::unsupported(format!(
-        "{store} domains are not compiled in; build tenure with its feature `{feature}`"
+        "{store} domains (feature `{feature}`) are not in this version of tenure; use `memory:`"
     ))))
 }

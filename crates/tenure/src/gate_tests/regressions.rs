@@ -1,23 +1,9 @@
-//! One test for each way in which the async part once failed, most of them found by reading: what a ghost, a runtime that goes down, a
+//! One test for each way in which the async part once failed, most of them found by reading: what a ghost, a
 //! future that nobody polls, or a push at the wrong moment does to a lease.
 
 use super::*;
 use crate::backend::{Grant, Sink};
-use crate::keeper;
-use crate::loss::LossKind;
 use crate::record::PROBATION;
-
-// R1.7: a panic in a background task would go unseen, so the keeper is run here.
-#[test]
-fn closing_what_was_never_opened_is_graceful() {
-    test("close before open", async {
-        let world = World::new();
-        world.mine.domain.close().await;
-        let client = world.mine.client.clone();
-        let running = keeper::Running { client, is_running: Arc::default(), has_ended: false };
-        keeper::keep(running, Arc::default()).await;
-    });
-}
 
 // Rule 6
 #[test]
@@ -79,28 +65,6 @@ fn a_lease_that_came_by_a_push_can_be_detached_at_once() {
     });
 }
 
-// I1
-#[test]
-fn a_runtime_that_goes_down_takes_no_lease_away() {
-    let world = World::new();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let mut waiter = ByHand::new({
-        let lock = world.mine.lock();
-        async move { lock.acquire().await.unwrap() }
-    });
-    let held = runtime.block_on(async {
-        let held = world.other.holds().await;
-        assert!(waiter.poll().is_none());
-        world.settle().await;
-        held
-    });
-    drop(held);
-    let guard = waiter.poll().expect("granted by a push");
-    drop(runtime);
-    assert!(guard.is_held());
-    assert_eq!(world.seen(), (1, 0), "it is believed to be held, and was given back");
-}
-
 #[test]
 fn a_closed_guards_lease_stays_until_it_is_dropped() {
     test("close after push", async {
@@ -120,63 +84,6 @@ fn a_closed_guards_lease_stays_until_it_is_dropped() {
         drop(guard);
         world.settle().await;
         assert_eq!(world.seen(), (0, 0));
-    });
-}
-
-// R0.3, R1.5
-#[test]
-fn the_keeper_works_on_the_second_runtime() {
-    let world = World::new();
-    for round in 0..3 {
-        test("static", async {
-            let guard = world.mine.holds().await;
-            world.settle().await;
-            if round == 2 {
-                world.pass(3 * TTL).await;
-                assert!(guard.is_held(), "nobody renewed it in the third runtime");
-            }
-            world.pass(10 * MS).await;
-            guard.release().await.unwrap();
-            world.pass(10 * MS).await;
-        });
-    }
-}
-
-#[test]
-fn a_renewal_that_died_with_its_runtime_is_sent_again() {
-    let world = World::new();
-    let mut guard = None;
-    test("first", async {
-        guard = Some(world.mine.holds().await);
-        world.mine.gates.once(Kind::Renew, Fate::Never(Run::Not));
-        world.pass(TTL / 3 + 10 * MS).await;
-        assert_eq!(world.mine.gates.asked(Kind::Renew), 1);
-        assert_eq!(world.mine.gates.executed(Kind::Renew), 0);
-    });
-    test("second", async {
-        let second = world.mine.domain.lock("another").acquire().await.unwrap();
-        world.pass(2 * TTL).await;
-        assert!(second.is_held(), "the keeper works again");
-        assert!(guard.as_ref().unwrap().is_held(), "and renews all leases");
-    });
-}
-
-#[test]
-fn a_lease_whose_keeper_is_gone_blocks_nobody_for_ever() {
-    let world = World::new();
-    let mut guard = None;
-    test("first", async {
-        guard = Some(world.mine.holds().await);
-        world.settle().await;
-    });
-    test("second", async {
-        let lock = world.mine.lock();
-        let waiter = tokio::spawn(async move { lock.acquire().await });
-        world.pass(2 * TTL).await;
-        assert!(!guard.as_ref().unwrap().is_held() || !waiter.is_finished());
-        drop(guard.take().filter(|guard| guard.is_held()));
-        world.pass(TTL).await;
-        assert!(waiter.is_finished(), "its lease is lost, and the next one still waits");
     });
 }
 
@@ -221,37 +128,6 @@ fn a_turn_that_is_not_collected_blocks_nobody_for_long() {
 }
 
 #[test]
-fn connecting_does_not_last_for_ever() {
-    test("connect never", async {
-        let world = World::new();
-        world.mine.gates.once(Kind::Connect, Fate::Never(Run::Not));
-        let lock = world.mine.lock();
-        let limited = tokio::spawn(async move { lock.try_acquire_for(100 * MS).await.map(drop) });
-        world.pass(10 * TTL).await;
-        assert!(limited.is_finished(), "the limit holds for connecting too");
-        let lock = world.mine.lock();
-        let next = tokio::spawn(async move { lock.acquire().await.map(drop) });
-        world.pass(10 * TTL).await;
-        assert!(next.is_finished(), "an attempt that got no answer is remembered for ever");
-    });
-}
-
-#[test]
-fn closing_ends_the_wait_for_a_connection() {
-    test("close while connecting", async {
-        let world = World::new();
-        world.mine.gates.once(Kind::Connect, Fate::Never(Run::Not));
-        let lock = world.mine.lock();
-        let waiter = tokio::spawn(async move { lock.acquire().await.map(drop) });
-        world.settle().await;
-        world.mine.domain.close().await;
-        world.settle().await;
-        assert!(waiter.is_finished());
-        assert_eq!(waiter.await.unwrap().unwrap_err().kind(), crate::ErrorKind::Closed);
-    });
-}
-
-#[test]
 fn a_turn_that_nobody_collected_is_counted_evenly() {
     test("metrics", async {
         let world = World::new();
@@ -267,19 +143,6 @@ fn a_turn_that_nobody_collected_is_counted_evenly() {
         let metrics = world.mine.domain.metrics();
         assert_eq!(metrics.acquired, metrics.released);
         world.is_clean("cancelled when called").await;
-    });
-}
-
-#[test]
-fn lost_is_told() {
-    test("unreachable", async {
-        let world = World::new();
-        let guard = world.mine.holds().await;
-        world.mine.gates.set(Kind::Renew, Fate::Down);
-        world.pass(TTL - 100 * MS).await;
-        assert!(guard.is_held());
-        world.pass(100 * MS).await;
-        assert_eq!(*guard.lost().await.kind(), LossKind::Unreachable);
     });
 }
 
