@@ -20,8 +20,8 @@ lint:
 
 unit:
 	cargo test --workspace --lib --bins --locked --profile explore
-	cargo test --workspace --test '*' --locked
-	cargo test --package tenure --test conformance --locked --quiet what_it_leaves_out -- --nocapture
+	cargo test --workspace --test '*' --locked -- --test-threads 16
+	cargo test --package tenure --test conformance --locked --quiet says_what_it_left_out -- --nocapture
 	cargo test --workspace --doc --locked
 
 schedules:

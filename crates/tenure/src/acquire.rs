@@ -203,15 +203,22 @@ impl Sitting<'_> {
             None => Some(called.await),
         };
         self.is_seated = false;
-        let call = call.or_else(|| self.stand_up());
-        match call {
-            Some(Call::Turn(turn)) => Ok(Outcome::Turn(turn)),
-            Some(Call::Busy(busy)) => Ok(Outcome::Busy(busy)),
-            Some(Call::Failed(error)) => Err(error),
+        let call = match call {
+            Some(call) => call,
             None => {
-                let busy = self.client.table.lock().in_vain(self.name)?;
-                Ok(Outcome::Busy(Box::new(busy)))
+                // Who holds the name is known as long as somebody waits for it: read before this task is gone.
+                let mut table = self.client.table.lock();
+                let in_vain = table.in_vain(self.name);
+                table.unsit(self.name, &self.seat).unwrap_or_else(|| match in_vain {
+                    Ok(busy) => Call::Busy(Box::new(busy)),
+                    Err(error) => Call::Failed(error),
+                })
             }
+        };
+        match call {
+            Call::Turn(turn) => Ok(Outcome::Turn(turn)),
+            Call::Busy(busy) => Ok(Outcome::Busy(busy)),
+            Call::Failed(error) => Err(error),
         }
     }
 

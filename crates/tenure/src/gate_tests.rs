@@ -23,6 +23,7 @@ use crate::manual_clock::ManualClock;
 use crate::name::Name;
 use crate::record::{Op, Reply};
 
+mod answers;
 mod loss;
 mod matrix;
 mod opening;

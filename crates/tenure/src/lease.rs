@@ -110,7 +110,7 @@ impl Lease {
         Lease::starting(terms, sent, terms.first_term(), sent + believed(terms.first_term()))
     }
 
-    /// A lease that was granted by a push, for `term`, at the store's time `at`, and received at `now` (rule 4 of the hand-over).
+    /// A lease that was granted by a push, for `term`, at the store's time `at`, and received at `now` (rule 4 of waiting).
     ///
     /// The store's time went from `pair.server` to `at`, so the grant was made no earlier than `pair.sent` plus that. `None` when
     /// that can't be: the store's clock was set; then only a renewal can tell.

@@ -17,9 +17,16 @@
 //!
 //! # What is held, and for how long
 //! The store grants a *lease*: it ends by itself after its ttl unless it is renewed, which happens in the background for as long as the
-//! guard lives. So a process that dies frees its names, and one that hangs loses them. A holder is told *before* the store can give the
-//! name to another ([`Tenure::lost`], [`Tenure::is_held`]); a holder that was paused between its check and its write is stopped by its
-//! [`Fence`], if the resource checks it.
+//! guard lives. So a process that dies frees its names, and one that hangs loses them. A holder is told *before* its lease ends in the
+//! store ([`Tenure::lost`], [`Tenure::is_held`]), unless it is ended there by force, which it is told as soon as the store says so. A holder that
+//! was paused between its check and its write is stopped by its [`Fence`], if the resource checks it.
+//!
+//! A lock is not re-entrant: a task that acquires what it holds waits for itself.
+//!
+//! # What it runs on
+//! A tokio runtime with time enabled; without one, waiting panics as tokio's own timers do. Under `start_paused` only tokio's time jumps, not the
+//! lock's: use [`testing`]. On Linux, Android and macOS validity is measured on a clock that goes on while the machine sleeps; on others, on
+//! CLOCK_MONOTONIC.
 //!
 //! # Dropping and cancelling
 //! Every future of this crate can be dropped at any time; each says what that does under *Cancel safety*. Every guard can be dropped

@@ -90,7 +90,8 @@ impl Lock {
     ///
     /// # Errors
     /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached: at once when that is known, and after one ttl
-    /// for those who waited already. [`Invalid`](crate::ErrorKind::Invalid) for a bad name or option.
+    /// for those who waited already. [`Invalid`](crate::ErrorKind::Invalid) for a bad name or option, [`Closed`](crate::ErrorKind::Closed) after
+    /// [`close`](crate::Domain::close); on a [lazy](crate::Domain::lazy) domain, whatever opening it says.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the queue at once. If the name was granted meanwhile, it goes to the next.

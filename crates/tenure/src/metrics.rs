@@ -2,8 +2,7 @@
 
 /// What happened in a domain since it was opened by this process, from [`Domain::metrics`](crate::Domain::metrics).
 ///
-/// The same moments are reported as `tracing` events under the target `tenure`: a loss and a failed renewal as warnings, a grant and a
-/// release as debug events.
+/// A loss and a failed renewal are also reported as `tracing` warnings under the target `tenure`, a grant and a release as debug events there.
 ///
 /// # Examples
 /// ```

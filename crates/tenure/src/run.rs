@@ -63,6 +63,10 @@ impl Lock {
     /// # Cancel safety
     /// Dropping the future drops the work first, and then gives the name back as dropping a guard does.
     ///
+    /// # In generic code
+    /// A spawned `run` needs work whose future is `Send`. For a closure that is known by its type that is seen by itself; for a parameter write
+    /// `F: FnOnce(Tenure) -> Fut, Fut: Future + Send` and `.run(async move |tenure| work(tenure).await)`.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

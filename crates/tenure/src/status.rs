@@ -27,9 +27,9 @@ use crate::record::Holding;
 pub struct Holder {
     /// Who it is.
     pub owner: Owner,
-    /// The fence that its lease was granted with.
+    /// The fence that its lease was granted with. Where the tasks of a process take turns on the lease, theirs are higher by the turn.
     pub fence: Fence,
-    /// When the lease was granted, by the store's clock.
+    /// When the lease was granted, by the store's clock, as its fence tells it: approximate under a high load.
     pub since: SystemTime,
     /// How long the lease lasts if it is not renewed.
     pub remaining: Duration,
@@ -73,7 +73,7 @@ pub struct Status {
     pub name: String,
     /// Who holds it; `None` when it is free.
     pub holder: Option<Holder>,
-    /// Who waits for it, first come first. The tasks of one process wait as one.
+    /// Who waits for it in the store, first come first. The tasks of one process wait as one, and behind a task of their own process not at all.
     pub waiters: Vec<Owner>,
 }
 
@@ -107,7 +107,7 @@ impl Status {
 pub struct Busy {
     /// Who holds it; `None` when that is not known.
     pub holder: Option<Holder>,
-    /// How many wait for it, as far as is known.
+    /// How many wait for it: in the store, or, behind a task of this process, here.
     pub waiters: usize,
 }
 

@@ -126,7 +126,10 @@ impl Table {
             self.cohorts.insert(name.clone(), Cohort::new(asking));
             return Ok(Sit::Ask(bid));
         };
+        // A bid that everyone has given up on knows only what was: ask again.
+        let is_given_up = matches!(cohort.phase, Phase::Seeking(_)) && cohort.seats.is_empty();
         if !seat.waits
+            && !is_given_up
             && let Some(busy) = cohort.busy(self.clock.now())
         {
             return Ok(Sit::Refused(busy));

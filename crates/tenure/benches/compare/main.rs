@@ -19,6 +19,11 @@ fn main() {
             scenario(name, &mut report);
         }
     }
+    if report.is_empty() {
+        let names: Vec<_> = memory::SCENARIOS.iter().map(|(name, _)| *name).collect();
+        eprintln!("no scenario is called like {}; there are {}", wanted.join(" or "), names.join(", "));
+        std::process::exit(1);
+    }
     report.print();
     match report.write() {
         Ok(path) => println!("\nwritten to {}", path.display()),

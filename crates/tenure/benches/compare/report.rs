@@ -24,12 +24,31 @@ impl Report {
         });
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Prints the table; behind a rate of ours, its share of the other contender's.
     pub(crate) fn print(&self) {
-        println!("\n{:<28} {:<14} {:<16} {:>14}", "scenario", "contender", "metric", "value");
-        for Row { scenario, contender, metric, value } in &self.0 {
+        println!(
+            "\n{:<28} {:<14} {:<16} {:>14} {:>10}",
+            "scenario", "contender", "metric", "value", "of limit"
+        );
+        for row in &self.0 {
+            let Row { scenario, contender, metric, value } = row;
             let digits = if *value < 100.0 { 2 } else { 0 };
-            println!("{scenario:<28} {contender:<14} {metric:<16} {value:>14.digits$}");
+            let share = self.share_of_limit(row).map_or(String::new(), |share| format!("{share:.2}"));
+            println!("{scenario:<28} {contender:<14} {metric:<16} {value:>14.digits$} {share:>10}");
         }
+    }
+
+    fn share_of_limit(&self, ours: &Row) -> Option<f64> {
+        let is_limit = |row: &&Row| {
+            row.scenario == ours.scenario && row.metric == ours.metric && row.contender != ours.contender
+        };
+        let is_our_rate = ours.contender == "tenure" && ours.metric.ends_with("_per_s");
+        let limit = self.0.iter().find(is_limit).filter(|_| is_our_rate)?;
+        Some(ours.value / limit.value)
     }
 
     /// Writes `target/bench/results.json`.

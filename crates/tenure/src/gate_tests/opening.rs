@@ -16,6 +16,21 @@ fn closing_what_was_never_opened_is_graceful() {
     });
 }
 
+// R0.4: the operation itself is the test.
+#[test]
+fn the_first_acquire_is_one_request() {
+    test("no ping", async {
+        let world = World::new();
+        let guard = world.mine.holds().await;
+        let asked = |kind| world.mine.gates.asked(kind);
+        assert_eq!(
+            [Kind::Connect, Kind::Join, Kind::Try, Kind::Beat, Kind::Inspect].map(asked),
+            [1, 1, 0, 0, 0]
+        );
+        drop(guard);
+    });
+}
+
 #[test]
 fn connecting_does_not_last_for_ever() {
     test("connect never", async {

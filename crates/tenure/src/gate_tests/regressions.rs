@@ -1,5 +1,5 @@
-//! One test for each way in which the async part once failed, most of them found by reading: what a ghost, a
-//! future that nobody polls, or a push at the wrong moment does to a lease.
+//! What a ghost, a future that nobody polls, or a push at the wrong moment must not do to a lease: each is one interleaving that the
+//! matrix does not meet, because it heals within a ttl.
 
 use super::*;
 use crate::backend::{Grant, Sink};

@@ -7,7 +7,7 @@
 //! client has done with stays gone (I5), and, once nothing fails any more, every living waiter gets the name and the record empties.
 //!
 //! A model that can't find a mistake proves nothing, so it has teeth: each of a list of mistakes, in the client or in the store,
-//! must be found. The explorer is our own, 100 lines, because it has to drive the code that ships and needs no more than that.
+//! must be found. The explorer is our own, because it has to drive the code that ships and needs no more than that.
 //! `TENURE_MODEL=large` explores larger worlds.
 
 use std::time::Duration;
