@@ -71,11 +71,14 @@ impl Bid {
 pub(crate) struct Bond {
     /// A guard, or whoever has its ticket, has the token: nobody else may leave with it.
     is_kept: AtomicBool,
+    /// The fence that it was granted with.
+    fence: AtomicU64,
     haunted_until: AtomicU64,
 }
 
 impl Bond {
-    pub(crate) fn keep(&self) {
+    pub(crate) fn keep(&self, fence: u64) {
+        self.fence.store(fence, Ordering::SeqCst);
         self.is_kept.store(true, Ordering::SeqCst);
     }
 
@@ -84,6 +87,11 @@ impl Bond {
         self.is_kept.store(false, Ordering::SeqCst);
         let haunted_until = self.haunted_until.load(Ordering::SeqCst);
         (haunted_until > 0).then(|| Moment::from_micros(haunted_until))
+    }
+
+    /// Whether a grant with this fence came after the one that is kept, which had ended by then.
+    pub(crate) fn is_outlived_by(&self, fence: u64) -> bool {
+        fence > self.fence.load(Ordering::SeqCst)
     }
 
     /// The background task ends; false when the bid is its to leave, and else the lease knows what haunts it. The order here and

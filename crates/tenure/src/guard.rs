@@ -123,7 +123,7 @@ impl Guard {
             return Err(self.lost().await.into());
         };
         let token = self.tenure.0.lease.token.clone();
-        self.ask(Op::Renew { token, ttl, floor: 0 }, ttl).await
+        self.ask(Op::Renew { token, ttl }, ttl).await
     }
 
     /// Cuts the lease loose from this process: it lives on for a full ttl (or what `max_hold` leaves of it), until somebody [adopts](crate::Domain::adopt) it with

@@ -68,7 +68,7 @@ async fn renew(client: Weak<Client>, backend: Arc<dyn crate::backend::Backend>, 
     };
     let sent = clock.now();
     let (name, timeout) = (renewal.lease.name.clone(), renewal.timeout);
-    let op = Op::Renew { token: renewal.lease.token.clone(), ttl: renewal.ttl, floor: 0 };
+    let op = Op::Renew { token: renewal.lease.token.clone(), ttl: renewal.ttl };
     let mut under_way = UnderWay { client, renewal, sent, reply: None };
     match clock.until(sent + timeout, backend.execute(&name, op)).await {
         Some(Ok(answer)) => under_way.reply = Some(answer.reply),

@@ -76,7 +76,7 @@ pub(crate) enum Op {
         not_after: u64,
     },
     /// Make the lease last at least `ttl` from now. Only looks at the holder: it settles nothing.
-    Renew { token: Token, ttl: Duration, floor: u64 },
+    Renew { token: Token, ttl: Duration },
     /// A renewal after which the lease outlives the process that took it.
     Detach { token: Token, ttl: Duration },
     /// Give the lease back, having used the fences up to `used`.

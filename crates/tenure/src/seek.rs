@@ -27,7 +27,7 @@ const LONGEST_STAGGER: Duration = Duration::from_secs(1);
 /// Starts to seek a lease for the tasks that wait for the name.
 pub(crate) fn start(client: Arc<Client>, name: Name, bid: Bid, alarm: Arc<Alarm>) {
     let tasks = client.tasks.clone();
-    let mut seek = Seek { client, name, bid, alarm, has_raced: false, is_done: false };
+    let mut seek = Seek { client, name, bid, alarm, has_raced: false, unwanted: None, is_done: false };
     tasks.spawn(async move { seek.run().await });
 }
 
@@ -38,6 +38,8 @@ struct Seek {
     alarm: Arc<Alarm>,
     /// The name was granted by a push while a request was under way.
     has_raced: bool,
+    /// The fence of a grant that nobody took.
+    unwanted: Option<u64>,
     is_done: bool,
 }
 
@@ -98,7 +100,10 @@ impl Seek {
                 });
                 match placed {
                     Placed::Turn => Next::Done,
-                    Placed::Unwanted => Next::Leave,
+                    Placed::Unwanted => {
+                        self.unwanted = Some(fence);
+                        Next::Leave
+                    }
                     Placed::Replace(bid) => {
                         if let Some(haunted_until) = self.bid.haunted_until {
                             release::lay_ghost(client, name.clone(), self.bid.token.clone(), haunted_until);
@@ -151,7 +156,12 @@ impl Seek {
         client.change(|table, after| table.seek_ended(name, &self.bid, error, client.session(), after));
         let Bid { token, replaces, haunted_until, claim, bond, .. } = &self.bid;
         let was_used = self.alarm.is_granted() && !self.has_raced && haunted_until.is_none();
-        if bond.as_ref().is_some_and(|bond| bond.pass_on(*haunted_until)) || was_used {
+        let is_kept = bond.as_ref().is_some_and(|bond| {
+            // The last request may have been executed when all was over, and taken the name once more.
+            let is_another = self.unwanted.is_some_and(|fence| bond.is_outlived_by(fence));
+            bond.pass_on(*haunted_until) && !is_another
+        });
+        if is_kept || was_used {
             return;
         }
         for token in replaces.iter().chain([token]) {
@@ -174,6 +184,7 @@ impl Drop for Seek {
                     bid: self.bid.clone(),
                     alarm: Arc::clone(&self.alarm),
                     has_raced: self.has_raced,
+                    unwanted: self.unwanted,
                     is_done: false,
                 };
                 self.client.tasks.spawn_on(&runtime, async move { again.run().await });

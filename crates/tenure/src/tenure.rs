@@ -44,9 +44,9 @@ pub(crate) struct SharedLease {
 }
 
 impl SharedLease {
-    pub(crate) fn new(name: Name, bid: &Bid, clock: Clock, deadline: Moment) -> Self {
+    pub(crate) fn new(name: Name, bid: &Bid, fence: u64, clock: Clock, deadline: Moment) -> Self {
         if let Some(bond) = &bid.bond {
-            bond.keep();
+            bond.keep(fence);
         }
         SharedLease {
             name,

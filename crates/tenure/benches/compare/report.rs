@@ -61,7 +61,9 @@ impl Report {
         let mut json = String::from("[\n");
         let _ = writeln!(json, "{}", rows.collect::<Vec<_>>().join(",\n"));
         json.push_str("]\n");
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bench");
+        let in_workspace = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(in_workspace, PathBuf::from);
+        let folder = target.join("bench");
         std::fs::create_dir_all(&folder)?;
         let path = folder.canonicalize()?.join("results.json");
         std::fs::write(&path, json)?;

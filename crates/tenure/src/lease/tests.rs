@@ -62,7 +62,7 @@ impl Store {
     }
 
     fn renew(&mut self, who: &str, ttl: Duration, now: Moment) -> Reply {
-        let op = Op::Renew { token: token(who), ttl, floor: 0 };
+        let op = Op::Renew { token: token(who), ttl };
         self.apply(op, now).0
     }
 
@@ -74,7 +74,7 @@ impl Store {
     /// Whether anyone else could have the name now.
     fn would_give_away(&self, who: &str, now: Moment) -> bool {
         let mut copy = self.record.clone();
-        let renewal = Op::Renew { token: token(who), ttl: Duration::ZERO, floor: 0 };
+        let renewal = Op::Renew { token: token(who), ttl: Duration::ZERO };
         let reply = copy.apply(renewal, self.clock(now), &mut Vec::new());
         !matches!(reply, Reply::Granted { .. })
     }

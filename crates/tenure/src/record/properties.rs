@@ -28,7 +28,7 @@ enum Event {
 #[derive(Clone, Debug)]
 enum Draft {
     Acquire { who: u8, ttl: Duration, wait: u8, floor: i64, late: bool },
-    Renew { who: u8, ttl: Duration, floor: i64 },
+    Renew { who: u8, ttl: Duration },
     Detach { who: u8, ttl: Duration },
     Release { who: u8, used: u64 },
     Leave { who: u8 },
@@ -69,7 +69,7 @@ fn draft() -> impl Strategy<Value = Draft> {
     prop_oneof![
         6 => (who(), ttl(), 0..3u8, floor(), late())
             .prop_map(|(who, ttl, wait, floor, late)| Draft::Acquire { who, ttl, wait, floor, late }),
-        2 => (anyone(), ttl(), floor()).prop_map(|(who, ttl, floor)| Draft::Renew { who, ttl, floor }),
+        2 => (anyone(), ttl()).prop_map(|(who, ttl)| Draft::Renew { who, ttl }),
         1 => (anyone(), ttl()).prop_map(|(who, ttl)| Draft::Detach { who, ttl }),
         3 => (anyone(), 0..2 * RANGE).prop_map(|(who, used)| Draft::Release { who, used }),
         1 => anyone().prop_map(|who| Draft::Leave { who }),
@@ -139,9 +139,7 @@ impl Store {
                 floor: start.saturating_add_signed(floor),
                 not_after: not_after(late),
             },
-            Draft::Renew { who, ttl, floor } => {
-                Op::Renew { token: token(who), ttl, floor: start.saturating_add_signed(floor) }
-            }
+            Draft::Renew { who, ttl } => Op::Renew { token: token(who), ttl },
             Draft::Detach { who, ttl } => Op::Detach { token: token(who), ttl },
             Draft::Release { who, used } => Op::Release { token: token(who), used: start + used },
             Draft::Leave { who } => Op::Leave { token: token(who) },

@@ -53,7 +53,7 @@ impl Store {
     }
 
     fn renew(&mut self, who: &str, ttl: Duration) -> Reply {
-        self.apply(Op::Renew { token: token(who), ttl, floor: 0 })
+        self.apply(Op::Renew { token: token(who), ttl })
     }
 
     fn release(&mut self, who: &str, used: u64) -> Reply {

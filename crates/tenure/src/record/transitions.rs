@@ -37,7 +37,7 @@ impl Record {
             Op::Acquire { token, ttl, wait, polls, floor, .. } => {
                 self.acquire(Waiter { token, place: 0, beat: now.lease, ttl, polls }, wait, floor, now, wakes)
             }
-            Op::Renew { token, ttl, floor } => self.renew(&token, ttl, floor, now),
+            Op::Renew { token, ttl } => self.renew(&token, ttl, now),
             Op::Detach { token, ttl } => self.detach(&token, ttl, now),
             Op::Release { token, used } => self.release(&token, used, now, wakes),
             Op::Leave { token } => self.leave(&token, now, wakes),
@@ -90,15 +90,15 @@ impl Record {
         Reply::Waiting { place, ahead, holding }
     }
 
-    fn renew(&mut self, token: &Token, ttl: Duration, floor: u64, now: Now) -> Reply {
+    fn renew(&mut self, token: &Token, ttl: Duration, now: Now) -> Reply {
         match self.holding(now) {
-            Some(holding) if holding.token == *token => self.extend(ttl, floor, now),
+            Some(holding) if holding.token == *token => self.extend(ttl, 0, now),
             other => Reply::NotHeld { holder: other.map(|holding| holding.token) },
         }
     }
 
     fn detach(&mut self, token: &Token, ttl: Duration, now: Now) -> Reply {
-        let reply = self.renew(token, ttl, 0, now);
+        let reply = self.renew(token, ttl, now);
         if let (Reply::Granted { .. }, Some(holder)) = (&reply, &mut self.holder) {
             holder.detached = true;
         }

@@ -49,7 +49,7 @@ impl Table {
         self.next_id += 1;
         self.floor = self.floor.max(fence);
         self.metrics.acquired += 1;
-        let shared = SharedLease::new(name.clone(), &bid, self.clock.clone(), lease.deadline());
+        let shared = SharedLease::new(name.clone(), &bid, fence, self.clock.clone(), lease.deadline());
         let shared = Arc::new(shared);
         let turn = Turn::begin(Arc::clone(&shared), fence, now);
         let mut held = Held {

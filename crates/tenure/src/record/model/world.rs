@@ -270,7 +270,7 @@ impl World {
                 floor,
                 not_after: if self.scope.flaw == Some(Flaw::NoNotAfter) { u64::MAX } else { not_after },
             },
-            Ask::Renew { ttl } => Op::Renew { token, ttl, floor: 0 },
+            Ask::Renew { ttl } => Op::Renew { token, ttl },
             Ask::Release { used } => Op::Release { token, used },
             Ask::Leave => Op::Leave { token },
         }

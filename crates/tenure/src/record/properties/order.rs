@@ -181,7 +181,7 @@ impl Clients {
         self.store.pass(STEP);
         if let Some((who, _)) = self.holder() {
             let token = token(u8::try_from(who).unwrap());
-            let renewal = Op::Renew { token, ttl: TTL, floor: 0 };
+            let renewal = Op::Renew { token, ttl: TTL };
             assert!(matches!(self.send(renewal), Reply::Granted { .. }));
         }
         for who in 0..self.states.len() {

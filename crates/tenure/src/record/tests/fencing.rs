@@ -43,15 +43,15 @@ fn a_grant_is_above_the_floor_of_its_client() {
     assert_eq!(fence(store.join("a")), floor + 1, "the store's own memory");
 }
 
-// B1: a pushed fence that is not above the waiter's floor is raised by a renewal, once.
+// B1: a pushed fence that is not above the waiter's floor is raised by a beat, once.
 #[test]
-fn a_renewal_raises_a_fence_that_is_not_above_the_floor() {
+fn a_beat_raises_a_fence_that_is_not_above_the_floor() {
     let mut store = Store::new();
     let first = fence(store.join("a"));
-    let renew = |floor| Op::Renew { token: token("a"), ttl: TTL, floor };
-    assert_eq!(fence(store.apply(renew(first - 1))), first);
-    assert_eq!(fence(store.apply(renew(first))), first + RANGE, "above all that was reserved");
-    assert_eq!(fence(store.apply(renew(first))), first + RANGE, "its retry finds it raised");
+    let mut beat = |floor| fence(store.acquire_with("a", Wait::Keep { place: START }, floor));
+    assert_eq!(beat(first - 1), first);
+    assert_eq!(beat(first), first + RANGE, "above all that was reserved");
+    assert_eq!(beat(first), first + RANGE, "its retry finds it raised");
     assert_eq!(fence(store.acquire_with("a", Wait::Join, 0)), first + RANGE);
 }
 

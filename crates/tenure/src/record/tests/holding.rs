@@ -49,7 +49,7 @@ fn nothing_that_the_holder_sends_shortens_its_lease() {
     let (a, not_after) = (token("a"), store.now.lease);
     let acquire =
         Op::Acquire { token: a.clone(), ttl: short, wait: Wait::Join, polls: false, floor: 0, not_after };
-    let renew = Op::Renew { token: a.clone(), ttl: short, floor: 0 };
+    let renew = Op::Renew { token: a.clone(), ttl: short };
     let adopt = Op::Adopt { from: token("z"), token: a.clone(), ttl: short, floor: 0, not_after };
     let take_over = Op::TakeOver { token: a.clone(), ttl: short, floor: 0, not_after };
     let detach = Op::Detach { token: a, ttl: short };
