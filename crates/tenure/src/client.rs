@@ -153,9 +153,9 @@ impl Client {
             }
             lease.tell();
         }
-        for (name, attempt, alarm) in after.seeks {
+        for (name, bid, alarm) in after.seeks {
             if let Some(me) = self.me.upgrade() {
-                seek::start(me, name, attempt, alarm);
+                seek::start(me, name, bid, alarm);
             }
         }
         if after.rouse_keeper {

@@ -141,10 +141,8 @@ impl Returning {
             let answer = self.send();
             let answer = client.in_time(give_up.since(client.clock.now()), self.sent(answer)).await;
             match answer {
-                // Before its deadline nothing but our own release, which was not answered, can have ended it unseen.
-                Ok(_) if *was_unanswered && self.turn.lease.deadline() > client.clock.now() => {
-                    return Ok(Release::Done);
-                }
+                // Nothing was told, and its time is not over: what ended it was our own release, which was not answered.
+                Ok(_) if *was_unanswered && self.turn.lease.loss().is_none() => return Ok(Release::Done),
                 Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply)),
                 Err(error) => {
                     *was_unanswered |= error.may_have_run();
@@ -192,7 +190,7 @@ impl Drop for Returning {
 }
 
 /// Leaves the queue, and gives back what was granted meanwhile: at once if that is possible, and else in the background. When a
-/// request of the attempt may still be executed, once more after that.
+/// request of the bid may still be executed, once more after that.
 pub(crate) fn leave(
     client: &Arc<Client>,
     name: Name,
@@ -235,8 +233,8 @@ pub(crate) fn lay_ghost(client: &Arc<Client>, name: Name, token: Token, haunted_
 async fn repeat(backend: &dyn Backend, clock: &Clock, name: &Name, op: &Op, give_up: Moment) {
     let mut backoff = Backoff::new();
     while clock.now() < give_up {
-        let attempt = give_up.min(clock.now() + LONGEST_ATTEMPT);
-        let answer = clock.until(attempt, backend.execute(name, op.clone())).await;
+        let until = give_up.min(clock.now() + LONGEST_ATTEMPT);
+        let answer = clock.until(until, backend.execute(name, op.clone())).await;
         if matches!(answer, Some(Ok(_))) {
             return;
         }
