@@ -242,6 +242,10 @@ impl Table {
             return TurnEnd::GiveBack;
         };
         let held = &mut cohort.leases[index];
+        if held.turn.fence != turn.fence {
+            // It is another task's turn by now: nothing of this one is left to give back (R2.7).
+            return TurnEnd::Passed;
+        }
         let is_passing = matches!(cohort.phase, Phase::Held { id } if id == held.id);
         if is_passing
             && cohort.seats.front().is_some_and(|seat| held.can_pass_to(seat, now))
