@@ -275,11 +275,9 @@ pub(crate) async fn ask_store(
             Err(error) if error.may_have_run() => error,
             answer => return answer,
         };
-        let again = client.clock.now() + backoff.pause();
-        if again >= give_up {
+        if !client.waits_again(&mut backoff, give_up).await {
             return Err(error);
         }
-        client.clock.sleep_until(again).await;
     }
 }
 

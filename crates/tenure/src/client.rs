@@ -174,7 +174,6 @@ impl Client {
 
     /// The keeper's runtime is going down. If another one uses this client, its leases must still be renewed.
     pub(crate) fn keeper_went_down(&self) {
-        self.table.lock().keeper_sleeps_until = Moment::FAR;
         if let Some(runtime) = self.tasks.take_other_runtime()
             && let Some(keeper) = self.new_keeper()
         {
@@ -203,15 +202,19 @@ impl Client {
                 Ok(Answer { reply, .. }) => {
                     return Ok(Executed { reply, sent });
                 }
-                Err(error) => {
-                    let again = self.clock.now() + backoff.pause();
-                    if !error.may_have_run() || again >= give_up {
-                        return Err(error);
-                    }
-                    self.clock.sleep_until(again).await;
-                }
+                Err(error) if error.may_have_run() && self.waits_again(&mut backoff, give_up).await => {}
+                Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Waits before something is asked again; false, at once, when there is no time left for that (R2.3).
+    pub(crate) async fn waits_again(&self, backoff: &mut Backoff, give_up: Moment) -> bool {
+        let again = self.clock.now() + backoff.pause();
+        if again < give_up {
+            self.clock.sleep_until(again).await;
+        }
+        again < give_up
     }
 
     /// Runs `work` on the store within the time that one command may take.

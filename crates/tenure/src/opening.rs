@@ -32,9 +32,6 @@ impl Opening {
         tasks: &Tasks,
         open: impl FnOnce() -> Pending<Arc<dyn Backend>>,
     ) -> Result<&Arc<dyn Backend>, Error> {
-        if let Some(backend) = self.open.get() {
-            return Ok(backend);
-        }
         let mut answer = self.join_or_start(tasks, open);
         let answer = match answer.wait_for(Option::is_some).await {
             Ok(answer) => answer.clone(),

@@ -146,11 +146,9 @@ impl Returning {
                 Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply)),
                 Err(error) => {
                     *was_unanswered |= error.may_have_run();
-                    let again = client.clock.now() + backoff.pause();
-                    if !error.may_have_run() || again >= give_up {
+                    if !error.may_have_run() || !client.waits_again(&mut backoff, give_up).await {
                         return Err(error);
                     }
-                    client.clock.sleep_until(again).await;
                 }
             }
         }

@@ -76,11 +76,14 @@ pub(crate) enum TurnEnd {
     GiveBack,
 }
 
+/// The leases by when they are due, and by their numbers.
+pub(crate) type Schedule = BTreeMap<(Moment, u64), Name>;
+
 pub(crate) struct Table {
     pub(crate) is_closed: bool,
     pub(crate) cohorts: NameMap<Cohort>,
     /// When which lease is to be looked at.
-    pub(crate) due: BTreeMap<(Moment, u64), Name>,
+    pub(crate) due: Schedule,
     pub(crate) keeper_sleeps_until: Moment,
     /// How many turns had begun when the keeper last looked.
     pub(crate) acquired_at_last_look: u64,
@@ -99,7 +102,7 @@ impl Table {
         Table {
             is_closed: false,
             cohorts: NameMap::default(),
-            due: BTreeMap::new(),
+            due: Schedule::new(),
             keeper_sleeps_until: Moment::FAR,
             acquired_at_last_look: 0,
             next_id: 0,

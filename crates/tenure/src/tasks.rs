@@ -2,8 +2,8 @@
 //!
 //! A guard may be dropped outside a runtime, on another one than it was taken on, or while its own goes down; a domain in a `static`
 //! outlives the runtimes of many tests. So work is started on the runtime of the caller when there is one, and else on one that was
-//! seen before. On a runtime that is gone the work is dropped at
-//! once, unstarted: everything that is spawned here cleans up when it is dropped, and the lease's expiry is the backstop.
+//! seen before. On a runtime that is gone the work is dropped at once, unstarted: everything that is spawned here cleans up when it
+//! is dropped, and the lease's expiry is the backstop.
 
 use std::future::Future;
 use std::sync::Arc;

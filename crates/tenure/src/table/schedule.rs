@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{After, Table};
+use super::{After, Schedule, Table};
 use crate::bid::Bid;
 use crate::clock::Moment;
 use crate::cohort::{Cohort, Held, Phase, Seat, TURN_BUDGET};
 use crate::lease::{Lease, Step};
 use crate::loss::LossKind;
-use crate::name::Name;
+use crate::name::{Name, NameMap};
 use crate::owner::Session;
 use crate::record::{PROBATION, Reply};
 use crate::tenure::{SharedLease, Turn};
@@ -165,7 +165,7 @@ impl Table {
         let now = self.clock.now();
         self.metrics.renewals += u64::from(reply.is_some());
         self.metrics.renewals_failed += u64::from(reply.is_none());
-        let Some(held) = self.held(lease) else { return };
+        let Some(held) = find(&mut self.cohorts, lease) else { return };
         held.is_renewing = false;
         let is_doubted = std::mem::take(&mut held.is_doubted);
         match reply {
@@ -191,14 +191,15 @@ impl Table {
         if held.shared.loss_at(now).is_some() {
             self.lose_lease(Arc::clone(lease), session, after);
         } else {
-            self.replan(lease, now, after);
+            replan(held, now, &mut self.due);
+            after.rouse_keeper |= held.due < self.keeper_sleeps_until;
         }
     }
 
     /// How long a renewal by hand asks for; `None` when the lease is gone.
     pub(crate) fn renewal_by_hand(&mut self, lease: &Arc<SharedLease>) -> Option<Duration> {
         let now = self.clock.now();
-        self.held(lease).map(|held| held.lease.renewal_by_hand(now))
+        find(&mut self.cohorts, lease).map(|held| held.lease.renewal_by_hand(now))
     }
 
     /// The leases on this name may be gone: verify them now.
@@ -210,34 +211,27 @@ impl Table {
         for held in &mut cohort.leases {
             held.lease.verify(now);
             held.is_doubted = held.is_renewing;
-            self.due.remove(&(held.due, held.id));
-            plan(held, now, &mut self.due);
+            replan(held, now, &mut self.due);
             after.rouse_keeper = true;
         }
     }
+}
 
-    fn held(&mut self, lease: &Arc<SharedLease>) -> Option<&mut Held> {
-        let cohort = self.cohorts.get_mut(&lease.name)?;
-        let index = cohort.index_of(lease)?;
-        Some(&mut cohort.leases[index])
-    }
+/// The lease, if this client still has it.
+fn find<'a>(cohorts: &'a mut NameMap<Cohort>, lease: &Arc<SharedLease>) -> Option<&'a mut Held> {
+    let cohort = cohorts.get_mut(&lease.name)?;
+    let index = cohort.index_of(lease)?;
+    Some(&mut cohort.leases[index])
+}
 
-    fn replan(&mut self, lease: &Arc<SharedLease>, now: Moment, after: &mut After) {
-        let Some(cohort) = self.cohorts.get_mut(&lease.name) else {
-            return;
-        };
-        let Some(index) = cohort.index_of(lease) else {
-            return;
-        };
-        let held = &mut cohort.leases[index];
-        self.due.remove(&(held.due, held.id));
-        plan(held, now, &mut self.due);
-        after.rouse_keeper |= held.due < self.keeper_sleeps_until;
-    }
+/// Moves a lease in the schedule.
+fn replan(held: &mut Held, now: Moment, due: &mut Schedule) {
+    due.remove(&(held.due, held.id));
+    plan(held, now, due);
 }
 
 /// Puts a lease into the schedule: for its next step, or, while a renewal is under way, for its deadline; and for the first look.
-fn plan(held: &mut Held, now: Moment, due: &mut std::collections::BTreeMap<(Moment, u64), Name>) {
+fn plan(held: &mut Held, now: Moment, due: &mut Schedule) {
     held.due = match held.lease.step(now) {
         _ if held.is_renewing => held.lease.deadline(),
         Step::Rest { until } => until,
