@@ -2,7 +2,8 @@
 //!
 //! Validity is measured on CLOCK_BOOTTIME, which goes on while the machine sleeps: `Instant` stands still on Linux, and a laptop
 //! that wakes up would believe in leases that ended hours ago. The runtime's timers stand still too, so whoever sleeps until a
-//! moment of this clock looks at it again every now and then ([`Clock::sleep_until`]). The wall clock is read for fences and for
+//! moment of this clock looks at it again every now and then ([`Clock::sleep_until`]). On one machine all contenders sleep alike:
+//! a file domain measures on CLOCK_MONOTONIC, and a lease outlives the machine's sleep. The wall clock is read for fences and for
 //! people, never for validity.
 
 use std::future::Future;
@@ -11,6 +12,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
+
+use rustix::time::ClockId;
 
 use crate::manual_clock::ManualClock;
 
@@ -62,6 +65,8 @@ pub(crate) fn micros(duration: Duration) -> u64 {
 pub(crate) enum Clock {
     /// CLOCK_BOOTTIME.
     System,
+    /// CLOCK_MONOTONIC, which stands still while the machine sleeps.
+    Awake,
     /// A clock that stands still until a test moves it.
     Manual(Arc<ManualClock>),
 }
@@ -70,6 +75,7 @@ impl Clock {
     pub(crate) fn now(&self) -> Moment {
         match self {
             Clock::System => Moment(boot_micros()),
+            Clock::Awake => Moment(micros_of(ClockId::Monotonic)),
             Clock::Manual(clock) => clock.now(),
         }
     }
@@ -77,7 +83,7 @@ impl Clock {
     /// µs since 1970, for fences.
     pub(crate) fn wall_micros(&self) -> u64 {
         match self {
-            Clock::System => {
+            Clock::System | Clock::Awake => {
                 let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
                 since_1970.map_or(0, micros)
             }
@@ -94,7 +100,7 @@ impl Clock {
     pub(crate) async fn sleep_until(&self, moment: Moment) {
         match self {
             Clock::Manual(clock) => clock.sleep_until(moment).await,
-            Clock::System => loop {
+            Clock::System | Clock::Awake => loop {
                 let left = moment.since(self.now());
                 if left.is_zero() {
                     return;
@@ -120,10 +126,14 @@ impl Clock {
 
 fn boot_micros() -> u64 {
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    let id = rustix::time::ClockId::Boottime;
+    let id = ClockId::Boottime;
     // Elsewhere CLOCK_MONOTONIC is the nearest there is; on macOS it goes on while the machine sleeps.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let id = rustix::time::ClockId::Monotonic;
+    let id = ClockId::Monotonic;
+    micros_of(id)
+}
+
+fn micros_of(id: ClockId) -> u64 {
     let time = rustix::time::clock_gettime(id);
     time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1_000
 }

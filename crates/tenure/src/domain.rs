@@ -1,13 +1,13 @@
 //! Where names live: one store, opened from a URL.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::backend::{Capability, open};
 use crate::bid::Bid;
 use crate::claim::Claim;
 use crate::client::{Client, Executed};
-use crate::clock::Clock;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::lease::Terms;
@@ -105,8 +105,10 @@ impl Domain {
         let terms = Terms::new(url.ttl().unwrap_or(Terms::DEFAULT_TTL), url.timeout());
         terms.check()?;
         let address = url.to_string();
-        let connect = move |sink| open::open(&url, &Clock::System, sink);
-        Ok(Domain::with(Client::new(Clock::System, Box::new(connect)), terms, &address))
+        let clock = open::clock(&url);
+        let connected = clock.clone();
+        let connect = move |sink| open::open(&url, &connected, sink);
+        Ok(Domain::with(Client::new(clock, Box::new(connect)), terms, &address))
     }
 
     pub(crate) fn with(client: Arc<Client>, terms: Terms, address: &str) -> Self {
@@ -240,6 +242,28 @@ impl Domain {
             Op::Adopt { from, token, ttl: terms.first_term(), floor: bid.floor, not_after }
         };
         seize::seize(&self.client, claim, ticket.fence.get(), op).await
+    }
+
+    /// A descriptor that keeps the leases of this domain from ending with this process: while any process has it open, the store does not
+    /// take this one for dead. Give it to a child that must not outlive the lock. It does not renew: a lease still ends with its ttl.
+    ///
+    /// `None` where the store does not see deaths, and leases end by their ttl alone.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), when it was not opened before.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// assert!(domain.lifeline().await?.is_none(), "memory ends with its process");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn lifeline(&self) -> Result<Option<OwnedFd>, Error> {
+        self.client.table.lock().floor_unless_closed()?;
+        self.client.backend().await?.lifeline()
     }
 
     /// Asks the store for its health. No lock is taken.

@@ -39,6 +39,7 @@ mod acquire;
 mod backend;
 mod backoff;
 mod bid;
+mod bytes;
 mod claim;
 mod client;
 mod clock;

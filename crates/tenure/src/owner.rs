@@ -104,6 +104,23 @@ impl fmt::Display for Owner {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SessionId(Arc<str>);
 
+impl SessionId {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it was made by [`Session::of_process`] for this process.
+    pub(crate) fn is_of_process(&self, process: u32) -> bool {
+        u32::from_str_radix(&self.0[..SESSION_HEX / 2], 16).ok() == Some(process)
+    }
+
+    /// An id as it stands in the name of a file; `None` when it is none.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let is_hex = text.bytes().all(|b| b.is_ascii_hexdigit());
+        (text.len() == SESSION_HEX && is_hex).then(|| SessionId(text.into()))
+    }
+}
+
 /// What all tokens of one client have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
@@ -114,7 +131,15 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn random() -> Self {
-        let id = hex(random::<{ SESSION_HEX / 2 }>());
+        Session::with_id(hex(random::<{ SESSION_HEX / 2 }>()))
+    }
+
+    /// A session of this process: all ids that a process makes begin alike, and end at random.
+    pub(crate) fn of_process(process: u32) -> Self {
+        Session::with_id(format!("{process:08x}{}", hex(random::<{ SESSION_HEX / 4 }>())))
+    }
+
+    fn with_id(id: String) -> Self {
         Session { fields: format!("{id}:{}", here()).into(), id: SessionId(id.into()) }
     }
 

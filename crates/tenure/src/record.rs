@@ -14,6 +14,7 @@
 //!
 //! Keeps I1 (a name has one holder) and I3 (fences only grow).
 
+mod bytes;
 #[cfg(test)]
 mod model;
 #[cfg(test)]

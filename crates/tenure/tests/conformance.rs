@@ -2,6 +2,9 @@
 //! clock that the tests own, where expiries and outages are exact.
 
 use std::future::Future;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -160,6 +163,124 @@ impl Fixture for OwnTime {
 }
 
 conformance!(memory_with_own_time, OwnTime(testing::Store::new()), without []);
+
+/// A directory of its own, in real time, with clients that are strangers to each other and with processes that are killed.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name =
+            format!("tenure-conformance-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Directory(std::env::temp_dir().join(name))
+    }
+
+    fn url(&self) -> String {
+        format!("file://{}", self.0.display())
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+impl Fixture for Directory {
+    type Client = Shared;
+
+    fn runtime(&self) -> Runtime {
+        Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("a runtime")
+    }
+
+    async fn client(&self) -> Shared {
+        Shared(Domain::open(&self.url()).await.expect("a directory of this process"))
+    }
+
+    async fn let_pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    /// A real process, killed.
+    async fn die(&self, doing: Doing, name: &str, ttl: Duration) -> Option<Ticket> {
+        let mut process = Command::new(std::env::current_exe().expect("a test binary"))
+            .args(["--exact", "a_doomed_process", "--ignored", "--nocapture"])
+            .env("TENURE_DOOMED_URL", self.url())
+            .env("TENURE_DOOMED_NAME", name)
+            .env("TENURE_DOOMED_TTL", ttl.as_millis().to_string())
+            .env("TENURE_DOOMED_DOING", format!("{doing:?}"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        let said =
+            lines.map_while(Result::ok).find_map(|line| line.strip_prefix("doomed: ").map(str::to_owned));
+        process.kill().expect("to kill a process");
+        process.wait().expect("to bury it");
+        let said = said.expect("it came to where it was to die");
+        (doing == Doing::Detached).then(|| said.parse().expect("a ticket"))
+    }
+
+    fn lacks(&self) -> &'static [(Ability, &'static str)] {
+        &[
+            (Ability::CutOff, "there is no line to cut between a process and its own machine's files"),
+            (Ability::LoseReplies, "there is no reply to lose between a process and its own machine's files"),
+        ]
+    }
+}
+
+/// Goes where [`Directory::die`] wants it, says so, and waits to be killed.
+#[test]
+#[ignore = "run by other tests, as a process that they kill"]
+fn a_doomed_process() {
+    let var = |name: &str| std::env::var(format!("TENURE_DOOMED_{name}")).expect("to be run by another test");
+    let ttl = Duration::from_millis(var("TTL").parse().expect("a number"));
+    let doing = [Doing::Holding, Doing::Waiting, Doing::Detached]
+        .into_iter()
+        .find(|doing| format!("{doing:?}") == var("DOING"))
+        .expect("something to do");
+    let open = async { Domain::open(&var("URL")).await.expect("to open it") };
+    let ticket = die_in_process(open, doing, &var("NAME"), ttl);
+    println!("\ndoomed: {}", ticket.map_or(String::from("ready"), |ticket| ticket.to_string()));
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+conformance!(
+    file,
+    Directory::new(),
+    without [
+        loss::a_holder_is_told_before_another_can_hold,
+        loss::a_holder_out_of_reach_of_its_store_is_told_why,
+        loss::a_short_outage_costs_no_lease,
+        loss::a_refused_renewal_is_told,
+        loss::a_lease_that_is_gone_is_told,
+        outage::a_store_out_of_reach_is_one_typed_error,
+        outage::it_recovers_without_a_restart,
+        outage::a_failed_acquire_leaves_nothing_behind,
+        outage::a_waiter_learns_of_a_long_outage,
+        outage::a_waiter_that_comes_back_has_its_place,
+        outage::a_grant_that_was_not_heard_goes_to_the_next,
+        outage::a_wait_with_a_limit_ends_in_an_outage_too,
+        outage::a_grant_that_nobody_wants_any_more_is_given_back,
+        outage::nobody_overtakes_the_queue_after_an_expiry,
+        release::a_release_that_did_not_reach_the_store_is_tried_again,
+        release::a_release_that_did_not_reach_the_store_goes_on_by_itself,
+        release::a_drop_that_did_not_reach_the_store_goes_on_by_itself,
+        release::a_late_release_does_not_end_the_next_lease,
+        run::run_keeps_the_value_when_the_release_fails,
+        cohort::a_turn_is_passed_on_or_waits_out_of_reach,
+        detach::a_detach_that_did_not_reach_the_store_is_tried_again,
+        surface::a_guard_knows_its_facts_out_of_reach_too,
+        retry::an_acquire_without_an_answer_is_asked_again,
+        retry::an_enqueue_without_an_answer_is_in_the_queue_once,
+        retry::a_release_without_an_answer_is_sent_again,
+        retry::a_renewal_without_an_answer_costs_no_lease,
+        retry::a_take_over_without_an_answer_is_asked_again,
+        retry::an_adoption_without_an_answer_is_asked_again,
+        retry::one_that_gives_up_on_an_answer_leaves_nothing,
+        retry::an_acquire_without_an_answer_ends_with_its_domain,
+    ]
+);
 
 /// What can be sent to another thread, shared with it, and kept: everything that is public (as tokio asserts of its own types).
 #[test]

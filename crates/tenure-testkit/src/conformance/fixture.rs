@@ -101,7 +101,7 @@ pub fn die_in_process(
     ttl: Duration,
 ) -> Option<Ticket> {
     let live_and_die = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let ticket = runtime.block_on(async {
             let domain = open.await;
             let mut acquire = Box::pin({

@@ -4,12 +4,14 @@
 //! ask again, whom to believe and for how long is decided above, once for all backends. A backend knows nothing of locks, guards
 //! or the keeper; what it hears from its store unasked, it tells a [`Sink`].
 
+pub(crate) mod file;
 #[cfg(all(test, not(shuttle)))]
 pub(crate) mod gate;
 pub(crate) mod memory;
 pub(crate) mod open;
 
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -40,6 +42,11 @@ pub(crate) trait Backend: Send + Sync {
 
     /// What this kind of store can do.
     fn capabilities(&self) -> &'static [Capability];
+
+    /// A descriptor that keeps this client's session alive while any process has it open; `None` where deaths are not seen.
+    fn lifeline(&self) -> Result<Option<OwnedFd>, Error> {
+        Ok(None)
+    }
 
     /// What is known of the store's fitness, beyond that it answers: one sentence each.
     fn warnings(&self) -> Vec<String>;
@@ -94,7 +101,7 @@ pub(crate) trait Sink: Send + Sync {
     /// A waiter was granted the name.
     fn granted(&self, name: &Name, grant: Grant);
 
-    /// The lease on the name may be gone: verify it.
+    /// The lease on the name may be gone, or have been granted: verify it.
     fn doubt(&self, name: &Name);
 }
 

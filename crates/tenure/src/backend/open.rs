@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use super::file::FileDomain;
 use super::memory::{Memory, MemoryStore};
 use super::{Backend, Pending, Sink};
 use crate::clock::Clock;
@@ -18,13 +19,20 @@ pub(crate) fn open(url: &DomainUrl, clock: &Clock, sink: Weak<dyn Sink>) -> Pend
             };
             Pending::now(Ok(Arc::new(Memory::connect(store, sink))))
         }
-        Target::File { .. } => not_compiled_in("file", "file"),
-        Target::Redis(_) => not_compiled_in("redis", "redis"),
+        Target::File { dir, network_fs_allowed } => {
+            let opened = FileDomain::open(dir.clone(), *network_fs_allowed, sink);
+            Pending::now(opened.map(|domain| Arc::new(domain) as Arc<dyn Backend>))
+        }
+        Target::Redis(_) => Pending::now(Err(Error::unsupported(
+            "redis domains are not in this version of tenure; use `file:` on one machine",
+        ))),
     }
 }
 
-fn not_compiled_in(store: &str, feature: &str) -> Pending<Arc<dyn Backend>> {
-    Pending::now(Err(Error::unsupported(format!(
-        "{store} domains (feature `{feature}`) are not in this version of tenure; use `memory:`"
-    ))))
+/// The clock that a client of this store measures validity on.
+pub(crate) fn clock(url: &DomainUrl) -> Clock {
+    match url.target() {
+        Target::File { .. } => Clock::Awake,
+        Target::Memory { .. } | Target::Redis(_) => Clock::System,
+    }
 }

@@ -7,6 +7,8 @@ use crate::owner::Token;
 
 /// A waiter that was silent for longer than this, in µs, has lapsed.
 const LAPSE: i64 = 1_500_000;
+/// Whoever was heard of within this time, in µs, is not suspected to be dead.
+const QUIET: i64 = 5_000;
 /// A waiter that is alive has beaten since any grant that is older than this, in µs: two beats.
 const TWO_BEATS: i64 = 800_000;
 
@@ -24,6 +26,35 @@ impl Record {
     /// Whether nobody holds the name or waits for it, so that the record can be dropped.
     pub(crate) fn is_idle(&self, now: Now) -> bool {
         self.holding(now).is_none() && self.queue.iter().all(|waiter| waiter.silence(now) > LAPSE)
+    }
+
+    /// The token that holds the name, unless its lease outlives its process.
+    pub(crate) fn mortal_holder(&self, now: Now) -> Option<&Token> {
+        let holder = self.holder.as_ref().filter(|holder| now.millis() <= holder.expires && !holder.detached);
+        holder.map(|holder| &holder.token)
+    }
+
+    /// Whether the token holds the name under this fence.
+    pub(crate) fn is_granted(&self, token: &Token, fence: u64) -> bool {
+        self.is_held_by(token) && self.range_start() == fence
+    }
+
+    /// Who is next ahead of a waiter, if nothing was heard of it for a while: a waiter, or the holder unless its lease outlives its process.
+    pub(crate) fn silent_ahead_of(&self, token: &Token, now: Now) -> Option<&Token> {
+        let index = self.queue.iter().position(|waiter| waiter.token == *token)?;
+        match index.checked_sub(1) {
+            Some(ahead) => {
+                Some(&self.queue[ahead]).filter(|ahead| ahead.silence(now) > QUIET).map(|ahead| &ahead.token)
+            }
+            None => self
+                .mortal_holder(now)
+                .filter(|_| now.wall.wrapping_sub(self.range_start()).cast_signed() > QUIET),
+        }
+    }
+
+    /// The tokens of the queue, in its order.
+    pub(crate) fn waiting(&self) -> impl DoubleEndedIterator<Item = &Token> {
+        self.queue.iter().map(|waiter| &waiter.token)
     }
 
     /// Applies one operation; returns the reply, and appends whom to wake.
@@ -267,7 +298,7 @@ impl Record {
         self.last.saturating_sub(RANGE - 1)
     }
 
-    fn is_held_by(&self, token: &Token) -> bool {
+    pub(crate) fn is_held_by(&self, token: &Token) -> bool {
         self.holder.as_ref().is_some_and(|holder| holder.token == *token)
     }
 
@@ -297,7 +328,7 @@ impl Record {
 
 impl Waiter {
     /// Its order in the queue; the token decides between equal places, as in a sorted set.
-    fn rank(&self) -> (u64, &Token) {
+    pub(super) fn rank(&self) -> (u64, &Token) {
         (self.place, &self.token)
     }
 

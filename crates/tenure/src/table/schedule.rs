@@ -202,7 +202,7 @@ impl Table {
         find(&mut self.cohorts, lease).map(|held| held.lease.renewal_by_hand(now))
     }
 
-    /// The leases on this name may be gone: verify them now.
+    /// The leases on this name may be gone, or a grant of it was not heard: verify that now.
     pub(crate) fn doubt(&mut self, name: &Name, after: &mut After) {
         let now = self.clock.now();
         let Some(cohort) = self.cohorts.get_mut(name) else {
@@ -213,6 +213,9 @@ impl Table {
             held.is_doubted = held.is_renewing;
             replan(held, now, &mut self.due);
             after.rouse_keeper = true;
+        }
+        if let Phase::Seeking(seeking) = &cohort.phase {
+            seeking.alarm.ring();
         }
     }
 }

@@ -1,0 +1,244 @@
+//! The directory of a file domain: which one, whether it is fit, and the names of the files in it.
+//!
+//! All files are named relative to one open descriptor, so nothing that happens to the path afterwards leads anywhere else. No part
+//! of a lock's name is ever part of a file's name.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, linkat, openat, renameat, unlinkat};
+use rustix::io::Errno;
+
+use super::platform;
+use crate::error::{Error, ErrorKind};
+
+const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// Where the default directory is looked for: the first that lets this user make one in it.
+const DEFAULT_PARENTS: [&str; 2] = ["/run/lock", "/tmp"];
+
+#[derive(Debug)]
+pub(super) struct Directory {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Directory {
+    /// Opens the directory of a domain. The one that the URL names is made if it is missing; its parent is not.
+    pub(super) fn open(path: Option<&Path>, network_fs_allowed: bool) -> Result<Self, Error> {
+        let directory = match path {
+            Some(path) => Directory::open_or_make(path, OFlags::empty())
+                .map_err(|error| trouble(path, "opened", error))?,
+            None => Directory::open_default()?,
+        };
+        directory.check(network_fs_allowed)?;
+        // systemd-tmpfiles leaves a directory alone while somebody has a lock on it.
+        let _ = rustix::fs::flock(&directory.fd, rustix::fs::FlockOperation::NonBlockingLockShared);
+        Ok(directory)
+    }
+
+    /// The same directory again, by its path, after it was removed. Only whoever opens a domain makes one.
+    pub(super) fn reopen(&self, network_fs_allowed: bool) -> Result<Self, Error> {
+        let fd =
+            open_dir(&self.path, OFlags::empty()).map_err(|error| trouble(&self.path, "opened", error))?;
+        let directory = Directory { fd, path: self.path.clone() };
+        directory.check(network_fs_allowed)?;
+        Ok(directory)
+    }
+
+    /// By user id, and never from the environment: or cron and a shell would lock in different places.
+    fn open_default() -> Result<Self, Error> {
+        let name = format!("tenure-{}", rustix::process::geteuid().as_raw());
+        let mut path = PathBuf::new();
+        for parent in DEFAULT_PARENTS {
+            path = Path::new(parent).join(&name);
+            // Others may write to the parent, so a link there may be anybody's.
+            match Directory::open_or_make(&path, OFlags::NOFOLLOW) {
+                Ok(directory) => return Ok(directory),
+                // This holds for every process of this user, so that all of them go on to the same one.
+                Err(Errno::NOENT | Errno::ACCESS | Errno::PERM) => {}
+                Err(error) => return Err(trouble(&path, "opened", error)),
+            }
+        }
+        Err(trouble(&path, "made", Errno::ACCESS))
+    }
+
+    fn open_or_make(path: &Path, flags: OFlags) -> Result<Self, Errno> {
+        let fd = match open_dir(path, flags) {
+            Err(Errno::NOENT) => {
+                match rustix::fs::mkdir(path, Mode::RWXU) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error),
+                }
+                open_dir(path, flags)?
+            }
+            answer => answer?,
+        };
+        Ok(Directory { fd, path: path.to_owned() })
+    }
+
+    fn check(&self, network_fs_allowed: bool) -> Result<(), Error> {
+        let path = self.path.display();
+        let stat = fstat(&self.fd).map_err(|error| self.trouble("looked at", error))?;
+        let (owner, me) = (stat.st_uid, rustix::process::geteuid().as_raw());
+        if owner != me {
+            return Err(Error::new(
+                ErrorKind::Denied,
+                format!(
+                    "directory {path} belongs to user {owner}, not to {me}; use a directory of your own: `file:///path`"
+                ),
+            ));
+        }
+        if stat.st_mode & 0o022 != 0 {
+            return Err(Error::new(
+                ErrorKind::Denied,
+                format!("directory {path} can be written by others; `chmod 700 {path}`, or use another one"),
+            ));
+        }
+        let (file_system, is_local) =
+            platform::file_system(&self.fd).map_err(|error| self.io_trouble("looked at", &error))?;
+        if !is_local && !network_fs_allowed {
+            return Err(Error::unsupported(format!(
+                "file system of {path} is {file_system}, where locks may not hold; use a local directory, or \
+                 `?network_fs=allow` if one machine alone uses it"
+            )));
+        }
+        Ok(())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it has been removed.
+    pub(super) fn is_removed(&self) -> bool {
+        fstat(&self.fd).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// All names in it.
+    pub(super) fn list(&self) -> Result<Vec<String>, Error> {
+        let list = || -> Result<Vec<String>, Errno> {
+            let mut names = Vec::new();
+            for entry in Dir::read_from(&self.fd)? {
+                names.extend(entry?.file_name().to_str().ok().map(str::to_owned));
+            }
+            Ok(names)
+        };
+        list().map_err(|error| self.trouble("listed", error))
+    }
+
+    /// Opens a file that is there; `None` when it is not. One that is not a plain file of ours is an error that names it.
+    pub(super) fn open_file(&self, name: &str) -> Result<Option<File>, Error> {
+        match self.open_entry(name, OFlags::RDWR, FileType::RegularFile) {
+            Ok(fd) => Ok(Some(File::from(fd))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::ILSEQ) => Err(Error::new(
+                ErrorKind::Protocol,
+                format!(
+                    "{} is not a file of tenure; remove it, or use another directory",
+                    self.path.join(name).display()
+                ),
+            )),
+            Err(error) => Err(self.trouble_with(name, "opened", error)),
+        }
+    }
+
+    /// Opens a pipe that is there, to write to it (fails with ENXIO when nobody reads) or also to read from it.
+    pub(super) fn open_pipe(&self, name: &str, access: OFlags) -> Result<OwnedFd, Errno> {
+        self.open_entry(name, access | OFlags::NONBLOCK, FileType::Fifo)
+    }
+
+    fn open_entry(&self, name: &str, access: OFlags, kind: FileType) -> Result<OwnedFd, Errno> {
+        let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let fd = match openat(&self.fd, name, flags, Mode::empty()) {
+            // A link, a directory or a socket in place of the file.
+            Err(Errno::LOOP | Errno::ISDIR) => return Err(Errno::ILSEQ),
+            answer => answer?,
+        };
+        let stat = fstat(&fd)?;
+        let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
+        if FileType::from_raw_mode(stat.st_mode) != kind || !is_ours {
+            return Err(Errno::ILSEQ);
+        }
+        Ok(fd)
+    }
+
+    /// Makes a file that was not there.
+    pub(super) fn create(&self, name: &str) -> Result<File, Error> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd =
+            openat(&self.fd, name, flags, PRIVATE).map_err(|error| self.trouble_with(name, "made", error))?;
+        Ok(File::from(fd))
+    }
+
+    pub(super) fn create_pipe(&self, name: &str) -> Result<(), Error> {
+        rustix::fs::mkfifoat(&self.fd, name, PRIVATE).map_err(|error| self.trouble_with(name, "made", error))
+    }
+
+    /// Gives a file a second name; false when somebody else has that name.
+    pub(super) fn link(&self, from: &str, to: &str) -> Result<bool, Error> {
+        match linkat(&self.fd, from, &self.fd, to, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(error) => Err(self.trouble_with(to, "made", error)),
+        }
+    }
+
+    /// Gives a file another name; false when it is gone.
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<bool, Error> {
+        match renameat(&self.fd, from, &self.fd, to) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(self.trouble_with(to, "made", error)),
+        }
+    }
+
+    /// Removes a file, if it is there and can be removed.
+    pub(super) fn remove(&self, name: &str) {
+        let _ = unlinkat(&self.fd, name, AtFlags::empty());
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// What it means that the directory could not be used.
+    pub(super) fn trouble(&self, done: &str, error: Errno) -> Error {
+        trouble(&self.path, done, error)
+    }
+
+    pub(super) fn io_trouble(&self, done: &str, error: &io::Error) -> Error {
+        trouble(&self.path, done, Errno::from_io_error(error).unwrap_or(Errno::IO))
+    }
+
+    fn trouble_with(&self, name: &str, done: &str, error: Errno) -> Error {
+        trouble(&self.path.join(name), done, error)
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn open_dir(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | flags, Mode::empty())
+}
+
+fn trouble(path: &Path, done: &str, error: Errno) -> Error {
+    let (kind, fix) = match error {
+        Errno::ACCESS | Errno::PERM => (ErrorKind::Denied, "check its owner and mode"),
+        Errno::NOTDIR | Errno::LOOP => (ErrorKind::Invalid, "name a directory: `file:///path`"),
+        Errno::NOENT => (ErrorKind::Unavailable, "make the directory, or open the domain again"),
+        Errno::NOSPC | Errno::DQUOT => (ErrorKind::Unavailable, "free some space"),
+        Errno::ROFS => (ErrorKind::Unavailable, "make it writable, or use another directory"),
+        Errno::MFILE | Errno::NFILE => (ErrorKind::Unavailable, "raise the limit of open files"),
+        _ => (ErrorKind::Unavailable, "check the file system"),
+    };
+    let reason = io::Error::from(error).to_string();
+    let reason = reason.split(" (os error").next().unwrap_or_default().to_lowercase();
+    Error::new(kind, format!("{} could not be {done}: {reason}; {fix}", path.display()))
+}

@@ -1,0 +1,92 @@
+//! Reading this client's own pipe, on whichever runtime uses the client.
+
+use std::sync::{Arc, Weak};
+
+use rustix::fs::OFlags;
+use tokio::net::unix::pipe::Receiver;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use super::faults::{Check, leaves_out};
+use super::post::Message;
+use super::{Place, Shared, session};
+use crate::backend::Grant;
+use crate::bytes::Bytes;
+use crate::name::Name;
+use crate::sync::Mutex;
+
+/// The longest message, and more than one that a pipe keeps whole.
+const LONGEST: usize = 4_096;
+
+/// The task that reads the pipe.
+#[derive(Debug, Default)]
+pub(super) struct Listener(Mutex<Option<AbortHandle>>);
+
+impl Listener {
+    /// Starts to listen, unless somebody does: also when the runtime that listened is gone.
+    pub(super) fn listen(&self, shared: &Arc<Shared>, place: &Place) {
+        let mut task = self.0.lock();
+        if task.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let Ok(pipe) = place.dir.open_pipe(&session::pipe_name(&place.session_id), OFlags::RDWR) else {
+            return;
+        };
+        let Ok(pipe) = Receiver::from_owned_fd(pipe) else { return };
+        *task = Some(runtime.spawn(listen(Arc::downgrade(shared), pipe)).abort_handle());
+    }
+
+    pub(super) fn stop(&self) {
+        if let Some(task) = self.0.lock().take() {
+            task.abort();
+        }
+    }
+}
+
+async fn listen(shared: Weak<Shared>, pipe: Receiver) {
+    let mut heard: Vec<u8> = Vec::new();
+    let mut buffer = [0; LONGEST];
+    while pipe.readable().await.is_ok() {
+        let Some(shared) = shared.upgrade() else { return };
+        while let Ok(len) = pipe.try_read(&mut buffer) {
+            heard.extend_from_slice(&buffer[..len]);
+            let mut rest = Bytes(&heard);
+            while let Some(message) = Message::take(&mut rest) {
+                if let Some(message) = message {
+                    shared.hear(message);
+                }
+            }
+            let taken = heard.len() - rest.0.len();
+            heard.drain(..taken);
+            // No message is that long: somebody else wrote to the pipe. Whoever waits looks by itself.
+            if heard.len() > LONGEST {
+                heard.clear();
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn hear(self: &Arc<Self>, message: Message) {
+        let Some(sink) = self.sink.upgrade() else { return };
+        match message {
+            Message::Granted(name, grant) => {
+                if leaves_out(Check::Message) || self.is_granted(&name, &grant) {
+                    self.watches.stop(&grant.token);
+                    sink.granted(&name, grant);
+                }
+            }
+            Message::Doubted(name) => sink.doubt(&name),
+        }
+    }
+
+    /// Whether the stripe says the same as the message.
+    fn is_granted(self: &Arc<Self>, name: &Name, grant: &Grant) -> bool {
+        let Ok(place) = self.place() else { return false };
+        let state = self.look(&place, name).ok().flatten();
+        state.is_some_and(|state| {
+            state.record(name).is_some_and(|record| record.is_granted(&grant.token, grant.fence))
+        })
+    }
+}

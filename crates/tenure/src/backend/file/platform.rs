@@ -1,0 +1,110 @@
+//! What this backend asks of the operating system beyond plain files: the one place to change for another one than Linux.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+
+use crate::bytes::{Bytes, Put};
+use crate::error::Error;
+
+/// Which clock leases are measured on: CLOCK_MONOTONIC of one boot, as one time namespace shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ClockIdentity {
+    pub(super) boot: [u8; 16],
+    /// What the time namespace adds, in ns.
+    offset: u64,
+}
+
+impl ClockIdentity {
+    pub(super) fn of_this_process() -> Result<Self, Error> {
+        let boot = read("/proc/sys/kernel/random/boot_id")?;
+        let hex: String = boot.chars().filter(char::is_ascii_hexdigit).collect();
+        let boot =
+            u128::from_str_radix(&hex, 16).map_err(|_| unreadable("/proc/sys/kernel/random/boot_id"))?;
+        // Kernels without time namespaces have no such file.
+        let offsets = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+        let monotonic = offsets.lines().find_map(|line| line.strip_prefix("monotonic")).unwrap_or("0 0");
+        let mut parts = monotonic.split_whitespace().map(str::parse::<i64>);
+        let (Some(Ok(seconds)), Some(Ok(nanos))) = (parts.next(), parts.next()) else {
+            return Err(unreadable("/proc/self/timens_offsets"));
+        };
+        let offset = seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos);
+        Ok(ClockIdentity { boot: boot.to_be_bytes(), offset: offset.cast_unsigned() })
+    }
+
+    pub(super) fn put(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.boot);
+        out.put_u64(self.offset);
+    }
+
+    pub(super) fn take(bytes: &mut Bytes<'_>) -> Option<Self> {
+        Some(ClockIdentity { boot: bytes.take(16)?.try_into().ok()?, offset: bytes.u64()? })
+    }
+}
+
+/// A number that this process has, and hardly another one that runs: made of boot, process namespace, process id and start time.
+pub(super) fn process_identity(clock: &ClockIdentity) -> Result<u32, Error> {
+    let namespace = fs::metadata("/proc/self/ns/pid").map_err(|_| unreadable("/proc/self/ns/pid"))?.ino();
+    let stat = read("/proc/self/stat")?;
+    // The second field is the command in parentheses, which may contain anything; the start time is the 22nd.
+    let start = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19));
+    let start = start.ok_or_else(|| unreadable("/proc/self/stat"))?;
+    let identity = format!("{:x?} {namespace} {} {start}", clock.boot, std::process::id());
+    Ok(crc32fast::hash(identity.as_bytes()))
+}
+
+/// What a file system is called, and whether its locks and pipes hold between the processes of this machine and no others.
+pub(super) fn file_system(dir: impl AsFd) -> std::io::Result<(String, bool)> {
+    let kind = rustix::fs::fstatfs(dir)?.f_type;
+    let (name, is_local) = match u32::try_from(kind).unwrap_or(0) {
+        0x0102_1994 => ("tmpfs", true),
+        0x8584_58f6 => ("ramfs", true),
+        0x0000_ef53 => ("ext4", true),
+        0x794c_7630 => ("overlayfs", true),
+        0x5846_5342 => ("xfs", true),
+        0x9123_683e => ("btrfs", true),
+        0xca45_1a4e => ("bcachefs", true),
+        0x2fc1_2fc1 => ("zfs", true),
+        0xf2f5_2010 => ("f2fs", true),
+        0x0000_6969 => ("NFS", false),
+        0x0000_517b | 0xff53_4d42 | 0xfe53_4d42 => ("SMB", false),
+        0x6573_5546 => ("FUSE", false),
+        0x0102_1997 => ("9p", false),
+        0x00c3_6400 => ("Ceph", false),
+        0x5346_414f | 0x6b41_4653 => ("AFS", false),
+        0x0bd0_0bd0 => ("Lustre", false),
+        0x4750_4653 => ("GPFS", false),
+        other => return Ok((format!("of an unknown kind ({other:#x})"), false)),
+    };
+    Ok((name.to_owned(), is_local))
+}
+
+fn read(path: &str) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(|_| unreadable(path))
+}
+
+fn unreadable(path: &str) -> Error {
+    Error::unsupported(format!("{path} can't be read; file domains need Linux with /proc mounted"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_the_same_for_the_whole_boot() {
+        let clock = ClockIdentity::of_this_process().unwrap();
+        assert_eq!(clock, ClockIdentity::of_this_process().unwrap());
+        assert_ne!(clock.boot, [0; 16]);
+        assert_eq!(process_identity(&clock).unwrap(), process_identity(&clock).unwrap());
+    }
+
+    #[test]
+    fn file_systems_are_known_by_name() {
+        let proc = fs::File::open("/proc").unwrap();
+        let (name, is_local) = file_system(&proc).unwrap();
+        assert!(name.contains("unknown") && !is_local, "{name}");
+        let shm = fs::File::open("/dev/shm").unwrap();
+        assert_eq!(file_system(&shm).unwrap(), ("tmpfs".to_owned(), true));
+    }
+}

@@ -1,0 +1,166 @@
+//! A session: one client of the directory, as long as its process lives.
+//!
+//! A file under a POSIX record lock, because that is the one lock that ends with its process and not with the last descriptor: a forked
+//! child can't keep it. It has a price: closing *any* descriptor of the file drops the lock. So a process never opens a session of its
+//! own a second time; it knows them by their ids, which begin alike. Beside it lies a pipe, which others write to; whether anybody
+//! reads it is the quick hint that its session has died, and the lock is the proof.
+//!
+//! A session becomes visible, by a rename, when it is locked. It is dead when it can be locked by another, and when nobody holds its
+//! lifeline either: a file under a lock that does live by its descriptors, and so in every process that they were given to.
+
+use std::fs::{File, TryLockError};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
+
+use super::directory::Directory;
+use super::platform::ClockIdentity;
+use crate::error::Error;
+use crate::owner::SessionId;
+use crate::sync::Mutex;
+
+/// The files of this client's session; removed when it is dropped.
+#[derive(Debug)]
+pub(super) struct SessionFiles {
+    id: SessionId,
+    /// The process that has the lock. A forked child has this value too, and none of its rights.
+    pid: u32,
+    lock: File,
+    /// Somebody reads the pipe as long as this process lives, whichever runtime listens.
+    _pipe: OwnedFd,
+    lifeline: Mutex<Option<File>>,
+}
+
+pub(super) fn lock_name(id: &SessionId) -> String {
+    format!("session-{}", id.as_str())
+}
+
+pub(super) fn pipe_name(id: &SessionId) -> String {
+    format!("pipe-{}", id.as_str())
+}
+
+fn lifeline_name(id: &SessionId) -> String {
+    format!("lifeline-{}", id.as_str())
+}
+
+fn unborn_name(id: &SessionId) -> String {
+    format!("unborn-{}", id.as_str())
+}
+
+impl SessionFiles {
+    pub(super) fn create(dir: &Directory, id: &SessionId, clock: &ClockIdentity) -> Result<Self, Error> {
+        let unborn = unborn_name(id);
+        let mut lock = dir.create(&unborn)?;
+        fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|error| dir.trouble("locked", error))?;
+        let about = format!("boot {}\npid {}\n", hex(&clock.boot), std::process::id());
+        lock.write_all(about.as_bytes()).map_err(|error| dir.io_trouble("written", &error))?;
+        let pipe = pipe_name(id);
+        dir.create_pipe(&pipe)?;
+        let reader = dir.open_pipe(&pipe, OFlags::RDWR).map_err(|error| dir.trouble("opened", error))?;
+        if !dir.rename(&unborn, &lock_name(id))? {
+            return Err(Error::unavailable(format!(
+                "files in {} are being removed; try again",
+                dir.path().display()
+            )));
+        }
+        let pid = std::process::id();
+        Ok(SessionFiles { id: id.clone(), pid, lock, _pipe: reader, lifeline: Mutex::new(None) })
+    }
+
+    /// Whether others can still see it.
+    pub(super) fn is_there(&self) -> bool {
+        rustix::fs::fstat(&self.lock).is_ok_and(|stat| stat.st_nlink > 0)
+    }
+
+    /// A descriptor that keeps the session alive, in whichever process has it open.
+    pub(super) fn lifeline(&self, dir: &Directory) -> Result<OwnedFd, Error> {
+        let mut lifeline = self.lifeline.lock();
+        let file = match lifeline.take() {
+            Some(file) => file,
+            None => {
+                let file = dir.create(&lifeline_name(&self.id))?;
+                file.lock().map_err(|error| dir.io_trouble("locked", &error))?;
+                file
+            }
+        };
+        let another = lifeline.insert(file).try_clone();
+        another.map(OwnedFd::from).map_err(|error| dir.io_trouble("opened", &error))
+    }
+
+    /// Removes the files, if this process made them.
+    pub(super) fn remove(&self, dir: &Directory) {
+        if std::process::id() == self.pid {
+            remove(dir, &self.id);
+        }
+    }
+}
+
+/// Whether the session has ended, or its process has. When that can't be known, it lives.
+pub(super) fn is_dead(dir: &Directory, id: &SessionId, process: u32) -> bool {
+    if id.is_of_process(process) {
+        return !dir.has(&lock_name(id));
+    }
+    is_unlocked(dir, &lock_name(id)) && is_cut(dir, id)
+}
+
+/// Whether nobody holds the record lock of the file, or it is gone.
+fn is_unlocked(dir: &Directory, name: &str) -> bool {
+    match dir.open_file(name) {
+        Ok(None) => true,
+        // Shared: two that look at the same time don't take each other for the owner.
+        Ok(Some(file)) => fcntl_lock(&file, FlockOperation::NonBlockingLockShared).is_ok(),
+        Err(_) => false,
+    }
+}
+
+/// Whether nobody holds the session's lifeline.
+fn is_cut(dir: &Directory, id: &SessionId) -> bool {
+    match dir.open_file(&lifeline_name(id)) {
+        Ok(None) => true,
+        Ok(Some(file)) => !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
+        Err(_) => false,
+    }
+}
+
+fn remove(dir: &Directory, id: &SessionId) {
+    for name in [pipe_name(id), lifeline_name(id), unborn_name(id), lock_name(id)] {
+        dir.remove(&name);
+    }
+}
+
+/// Removes what dead sessions left behind.
+pub(super) fn sweep(dir: &Directory, names: &[String], process: u32) {
+    for name in names {
+        let Some((kind, id)) = name.split_once('-') else { continue };
+        let Some(id) = SessionId::parse(id).filter(|id| !id.is_of_process(process)) else { continue };
+        let is_over = match kind {
+            "session" => is_dead(dir, &id, process),
+            "unborn" => is_unlocked(dir, name),
+            // What is left of a session whose files are being made, or removed.
+            "pipe" | "lifeline" => !dir.has(&lock_name(&id)) && !dir.has(&unborn_name(&id)),
+            _ => false,
+        };
+        if is_over {
+            remove(dir, &id);
+        }
+    }
+}
+
+/// Whether a session that lives was begun under another boot: on another machine.
+pub(super) fn another_machine_is_here(dir: &Directory, clock: &ClockIdentity, process: u32) -> bool {
+    let names = dir.list().unwrap_or_default();
+    let mut others = names.iter().filter_map(|name| SessionId::parse(name.strip_prefix("session-")?));
+    others.any(|id| {
+        let is_foreign = !id.is_of_process(process) && !is_dead(dir, &id, process);
+        let mut about = String::new();
+        let file = is_foreign.then(|| dir.open_file(&lock_name(&id)).ok().flatten()).flatten();
+        let is_read = file.is_some_and(|mut file| file.read_to_string(&mut about).is_ok());
+        is_read && !about.contains(&hex(&clock.boot))
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

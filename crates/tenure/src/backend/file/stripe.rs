@@ -1,0 +1,375 @@
+//! One stripe: the records of the names that fall on it, in a file that processes take turns on.
+//!
+//! An operation locks the file, reads it, applies itself, writes, and looks whether the file is dead; only if it is not, the write
+//! counts. The lock is held for some µs, unless its holder is stopped or has forked: nobody waits for that. Whoever has waited for
+//! too long *condemns* the file (a file longer than it can be is dead) and then *replaces* it by a copy under the next number.
+//! - Whoever was stopped finds the file dead after its write, and does it all again on the new one. A write that was not followed by the
+//!   mark is in the copy, because the copy is read after the mark is set; so no write counts that the copy does not have.
+//! - Of two that replace, one gets the name: a link is made only if nobody has it. One that is stopped before its link, for however long,
+//!   finds the name taken; so nobody waits for whoever replaces either. For that, a name that was used stays until nobody can be on the
+//!   way to use it again: whoever replaces announces itself by a draft *before* it looks for the highest number, and numbers below the
+//!   highest are removed only while there is no draft of a living session.
+//! - The file with the highest number counts. It is never removed, and those below it are dead.
+
+use std::fs::{File, TryLockError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::Place;
+use super::faults::{Check, Point, at, leaves_out};
+use super::session;
+use super::slots::{self, Image};
+use super::state::State;
+use crate::error::{Error, ErrorKind};
+use crate::owner::SessionId;
+
+/// How often a lock is tried before its holder is waited for.
+const TRIES: usize = 40;
+/// How often it is looked whether the file was removed, in µs.
+const REMOVAL_CHECK: u64 = 10_000;
+/// From the mark that a file is dead to the copy of it: longer than a write that was not followed by the mark can take to be seen.
+pub(super) const SETTLE: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub(super) struct Stripe {
+    index: usize,
+    open: Option<Generation>,
+}
+
+#[derive(Debug)]
+struct Generation {
+    number: u64,
+    file: File,
+    /// When it was last seen to be there, in µs of the lease clock.
+    seen: u64,
+}
+
+/// What became of an attempt to change a stripe.
+pub(super) enum Outcome<T> {
+    Done(T),
+    /// Another has the lock.
+    Locked,
+    /// The file is dead, and nothing has taken its place yet.
+    Dead,
+    /// The directory, or this client's session in it, was removed.
+    Removed,
+}
+
+/// How far a stripe has come: it is stuck when this stays the same while its lock can't be had.
+pub(super) type Progress = Option<(u64, Option<u64>)>;
+
+impl Stripe {
+    pub(super) fn new(index: usize) -> Self {
+        Stripe { index, open: None }
+    }
+
+    /// Applies `change` to what the stripe holds. It is applied again if the stripe was replaced meanwhile.
+    pub(super) fn change<T>(
+        &mut self,
+        place: &Place,
+        now: u64,
+        mut change: impl FnMut(&mut State) -> T,
+    ) -> Result<Outcome<T>, Error> {
+        loop {
+            let generation = match &mut self.open {
+                Some(generation) => generation,
+                None => match self.highest(place)? {
+                    Some(generation) => self.open.insert(generation),
+                    None if place.is_removed() => return Ok(Outcome::Removed),
+                    None => {
+                        replace(place, self.index)?;
+                        continue;
+                    }
+                },
+            };
+            if generation.was_removed(now) {
+                self.open = None;
+                if place.is_removed() {
+                    return Ok(Outcome::Removed);
+                }
+                continue;
+            }
+            let Some(lock) =
+                Lock::take(&generation.file).map_err(|error| place.dir.io_trouble("locked", &error))?
+            else {
+                return Ok(Outcome::Locked);
+            };
+            at(Point::Locked);
+            let (image, mut state) = generation.load(place, self.index)?;
+            let result = change(&mut state);
+            at(Point::Applied);
+            let data = state.to_bytes();
+            if data != image.data {
+                if data.len() > slots::LONGEST {
+                    return Err(Error::unavailable(format!(
+                        "too many names are held or waited for in {}; use a second directory for some of them",
+                        place.dir.path().display()
+                    )));
+                }
+                slots::write(&generation.file, image.seq + 1, &data)
+                    .map_err(|error| place.dir.io_trouble("written", &error))?;
+                at(Point::Written);
+            }
+            if leaves_out(Check::StolenMeanwhile) || !generation.is_dead(place)? {
+                at(Point::Committed);
+                drop(lock);
+                return Ok(Outcome::Done(result));
+            }
+            drop(lock);
+            self.open = None;
+            if self.highest(place)?.is_none_or(|highest| highest.is_dead(place).unwrap_or(false)) {
+                return Ok(Outcome::Dead);
+            }
+        }
+    }
+
+    /// What the stripe holds, without the lock; `None` when it can't be told without.
+    pub(super) fn look(&mut self, place: &Place, now: u64) -> Result<Option<State>, Error> {
+        for _ in 0..3 {
+            if self.open.is_none() {
+                self.open = self.highest(place)?;
+            }
+            let Some(generation) = &mut self.open else {
+                return Ok((!place.is_removed()).then(|| State::new(place.clock)));
+            };
+            if generation.was_removed(now) {
+                self.open = None;
+                continue;
+            }
+            let image =
+                slots::read(&generation.file).map_err(|error| place.dir.io_trouble("read", &error))?;
+            // Seen before the mark was: so the copy has it too.
+            if generation.is_dead(place)? {
+                self.open = None;
+                continue;
+            }
+            let state =
+                image.filter(|image| !image.is_damaged).and_then(|image| State::from_bytes(&image.data));
+            if let Some(state) = state.filter(|state| state.clock == place.clock) {
+                return Ok(Some(state));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        let generation = self.open.as_ref()?;
+        Some((generation.number, slots::last_seq(&generation.file).ok().flatten()))
+    }
+
+    /// Declares the file dead, because whoever has its lock is stuck.
+    pub(super) fn condemn(&self, place: &Place) -> Result<(), Error> {
+        if let Some(generation) = &self.open {
+            let end = slots::DEAD_BEYOND + 1;
+            generation.file.set_len(end).map_err(|error| place.dir.io_trouble("written", &error))?;
+            at(Point::Condemned);
+        }
+        Ok(())
+    }
+
+    /// Opens the file that counts.
+    fn highest(&self, place: &Place) -> Result<Option<Generation>, Error> {
+        highest(place, self.index)
+    }
+}
+
+impl Generation {
+    /// Whether it was replaced: what was written to it before this was asked may be lost.
+    fn is_dead(&self, place: &Place) -> Result<bool, Error> {
+        let end = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))
+            .map_err(|error| place.dir.trouble("read", error))?;
+        Ok(end > slots::DEAD_BEYOND)
+    }
+
+    /// Whether it has no name any more, looked at every now and then.
+    fn was_removed(&mut self, now: u64) -> bool {
+        if now.wrapping_sub(self.seen) < REMOVAL_CHECK {
+            return false;
+        }
+        self.seen = now;
+        rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// The same without the lock, after the mark was set: a write that is under way ends soon, and does not count.
+    fn load_settled(&self, place: &Place, index: usize) -> Result<(Image, State), Error> {
+        for _ in 0..5 {
+            if let Ok(loaded) = self.load(place, index) {
+                return Ok(loaded);
+            }
+            std::thread::sleep(SETTLE);
+        }
+        self.load(place, index)
+    }
+
+    fn load(&self, place: &Place, index: usize) -> Result<(Image, State), Error> {
+        let corrupt = || {
+            let path = place.dir.path().join(file_name(index, self.number));
+            let message = format!(
+                "{} is corrupt, or not a file of tenure; if no process uses this directory, remove it",
+                path.display()
+            );
+            Error::new(ErrorKind::Protocol, message)
+        };
+        let image = slots::read(&self.file).map_err(|error| place.dir.io_trouble("read", &error))?;
+        let image = image.ok_or_else(corrupt)?;
+        let mut state = State::from_bytes(&image.data).ok_or_else(corrupt)?;
+        if state.clock.boot == place.clock.boot {
+            if image.is_damaged {
+                return Err(corrupt());
+            }
+            if state.clock != place.clock && !state.is_empty() {
+                return Err(Error::unsupported(format!(
+                    "{} is in use from another time namespace, whose clock differs; use a directory for each",
+                    place.dir.path().display()
+                )));
+            }
+        } else if place.network_fs_allowed
+            && session::another_machine_is_here(&place.dir, &place.clock, place.process)
+        {
+            return Err(Error::unsupported(format!(
+                "{} is in use by another machine; past one machine use Redis",
+                place.dir.path().display()
+            )));
+        }
+        if state.clock != place.clock {
+            state.void(place.clock);
+        }
+        Ok((image, state))
+    }
+}
+
+/// The lock of a stripe; given back when it is dropped.
+struct Lock<'a>(&'a File);
+
+impl<'a> Lock<'a> {
+    fn take(file: &'a File) -> std::io::Result<Option<Self>> {
+        for _ in 0..TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(Lock(file))),
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Lock<'_> {
+    fn drop(&mut self) {
+        // Where it fails, the file is condemned by those who wait for it.
+        let _ = self.0.unlock();
+    }
+}
+
+fn file_name(index: usize, number: u64) -> String {
+    format!("stripe-{index:02x}.{number}")
+}
+
+/// The number of a file, if it is one of this stripe.
+fn number_of(name: &str, index: usize) -> Option<u64> {
+    let number = name.strip_prefix("stripe-")?.strip_prefix(&format!("{index:02x}."))?;
+    number.parse().ok().filter(|&parsed| number == u64::to_string(&parsed))
+}
+
+/// The stripe that a file belongs to.
+pub(super) fn index_of(name: &str) -> Option<usize> {
+    let (index, _) = name.strip_prefix("stripe-")?.split_once('.')?;
+    usize::from_str_radix(index, 16).ok()
+}
+
+fn highest(place: &Place, index: usize) -> Result<Option<Generation>, Error> {
+    loop {
+        let names = place.dir.list()?;
+        let Some(number) = names.iter().filter_map(|name| number_of(name, index)).max() else {
+            return Ok(None);
+        };
+        // Removed since it was listed: there is a higher one.
+        if let Some(file) = place.dir.open_file(&file_name(index, number))? {
+            return Ok(Some(Generation { number, file, seen: 0 }));
+        }
+    }
+}
+
+/// Puts a copy in the place of a stripe's dead file, or an empty one where there is none. Does nothing if another has done it.
+pub(super) fn replace(place: &Place, index: usize) -> Result<(), Error> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("draft-{}-{index:02x}-{next}", place.session_id.as_str());
+    let draft = Draft { place, file: place.dir.create(&name)?, name };
+    at(Point::Announced);
+    let (number, seq, data) = match highest(place, index)? {
+        None => (1, 1, State::new(place.clock).to_bytes()),
+        Some(dead) if dead.is_dead(place)? => {
+            let (image, _) = dead.load_settled(place, index)?;
+            (dead.number + 1, image.seq + 1, image.data)
+        }
+        Some(_) => return Ok(()),
+    };
+    slots::write_new(&draft.file, seq, &data).map_err(|error| place.dir.io_trouble("written", &error))?;
+    at(Point::Copied);
+    if place.dir.link(&draft.name, &file_name(index, number))? {
+        at(Point::Replaced);
+        // After a power cut it must not be found empty.
+        let _ = draft.file.sync_all();
+    }
+    drop(draft);
+    sweep(place, index)
+}
+
+/// Announces that its session is about to replace a stripe.
+struct Draft<'a> {
+    place: &'a Place,
+    name: String,
+    file: File,
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        self.place.dir.remove(&self.name);
+    }
+}
+
+/// The session that made a draft.
+fn drafted_by(name: &str) -> Option<SessionId> {
+    SessionId::parse(name.strip_prefix("draft-")?.split('-').next()?)
+}
+
+/// Removes the drafts of dead sessions.
+pub(super) fn sweep_drafts(place: &Place, names: &[String]) {
+    for name in names {
+        if drafted_by(name).is_some_and(|id| session::is_dead(&place.dir, &id, place.process)) {
+            place.dir.remove(name);
+        }
+    }
+}
+
+/// Removes what replacing left behind, for all stripes.
+pub(super) fn sweep_all(place: &Place) -> Result<(), Error> {
+    let names = place.dir.list()?;
+    sweep_drafts(place, &names);
+    let mut indices: Vec<usize> = names.iter().filter_map(|name| index_of(name)).collect();
+    indices.sort_unstable();
+    // More than one file of a stripe: all but one are dead.
+    for pair in indices.chunk_by(|a, b| a == b).filter(|files| files.len() > 1) {
+        sweep(place, pair[0])?;
+    }
+    Ok(())
+}
+
+/// Removes the files below the highest, unless somebody may be on the way to use one of their numbers again.
+fn sweep(place: &Place, index: usize) -> Result<(), Error> {
+    let numbers =
+        |names: &[String]| names.iter().filter_map(|name| number_of(name, index)).collect::<Vec<_>>();
+    let numbers = numbers(&place.dir.list()?);
+    let Some(&highest) = numbers.iter().max() else { return Ok(()) };
+    // Listed after the highest was seen: whoever announces itself later sees it too.
+    let names = place.dir.list()?;
+    sweep_drafts(place, &names);
+    let is_living = |id| !session::is_dead(&place.dir, &id, place.process);
+    if !names.iter().filter_map(|name| drafted_by(name)).any(is_living) {
+        for number in numbers.into_iter().filter(|&number| number < highest) {
+            place.dir.remove(&file_name(index, number));
+        }
+    }
+    Ok(())
+}

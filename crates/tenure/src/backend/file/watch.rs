@@ -1,0 +1,125 @@
+//! Whoever waits watches the one ahead of it: the waiter before it, or, for the first, the holder.
+//!
+//! So a death wakes one client, whatever the number of waiters, and the next one in the row is watched in turn. A death is seen by
+//! the pipe, which nobody reads any more, within a fraction of a millisecond; where a forked child still holds the pipe open, or a
+//! lifeline is held, by looking every now and then. The same look finds a grant of which the message was lost.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use tokio::io::Interest;
+use tokio::net::unix::pipe::Sender;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use super::{Place, Shared, now, session};
+use crate::name::Name;
+use crate::owner::Token;
+use crate::record::{Op, Reply};
+use crate::sync::Mutex;
+
+/// Most waits are over before it is worth to watch.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+/// How often the first of the queue looks by itself.
+const FIRST_LOOKS_EVERY: Duration = Duration::from_millis(25);
+/// How often the others do.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// The tasks that watch, one for each name that this client waits for.
+#[derive(Debug, Default)]
+pub(super) struct Watches(Mutex<HashMap<Token, AbortHandle>>);
+
+impl Watches {
+    /// Watches as long as a token waits.
+    pub(super) fn mind(&self, shared: &Arc<Shared>, name: &Name, op: &Op, reply: &Reply) {
+        match (op, reply) {
+            (Op::Acquire { token, .. }, Reply::Waiting { .. }) => {
+                let mut watches = self.0.lock();
+                if watches.get(token).is_none_or(AbortHandle::is_finished)
+                    && let Ok(runtime) = Handle::try_current()
+                {
+                    let task = runtime.spawn(watch(Arc::downgrade(shared), name.clone(), token.clone()));
+                    watches.insert(token.clone(), task.abort_handle());
+                }
+            }
+            (
+                Op::Acquire { token, .. }
+                | Op::Release { token, .. }
+                | Op::Leave { token }
+                | Op::Adopt { from: token, .. },
+                _,
+            ) => self.stop(token),
+            _ => {}
+        }
+    }
+
+    pub(super) fn stop(&self, token: &Token) {
+        if let Some(task) = self.0.lock().remove(token) {
+            task.abort();
+        }
+    }
+
+    pub(super) fn stop_all(&self) {
+        for (_, task) in self.0.lock().drain() {
+            task.abort();
+        }
+    }
+}
+
+async fn watch(shared: Weak<Shared>, name: Name, token: Token) {
+    tokio::time::sleep(FIRST_LOOK).await;
+    loop {
+        let Some(wait) = look(&shared, &name, &token) else { return };
+        match wait.pipe.and_then(|pipe| Sender::from_owned_fd(pipe).ok()) {
+            Some(pipe) => drop(tokio::time::timeout(wait.pause, pipe.ready(Interest::ERROR)).await),
+            None => tokio::time::sleep(wait.pause).await,
+        }
+    }
+}
+
+/// Until when to wait before the next look: this long, or until nobody reads the pipe.
+struct Pause {
+    pause: Duration,
+    pipe: Option<std::os::fd::OwnedFd>,
+}
+
+/// Looks at the one ahead, and buries it if it is dead; `None` when the token does not wait any more.
+fn look(shared: &Weak<Shared>, name: &Name, token: &Token) -> Option<Pause> {
+    let shared = shared.upgrade()?;
+    let soon = Some(Pause { pause: FIRST_LOOK, pipe: None });
+    let Ok(place) = shared.place() else { return soon };
+    // What goes wrong here goes wrong for the beats as well, and they say so.
+    let Ok(Some(state)) = shared.look(&place, name) else { return soon };
+    let record = state.record(name)?;
+    if record.is_held_by(token) {
+        shared.sink.upgrade()?.doubt(name);
+        return None;
+    }
+    let ahead = record.waiting().take_while(|other| *other != token).last();
+    if !record.waiting().any(|other| other == token) {
+        return None;
+    }
+    let is_first = ahead.is_none();
+    let pause = if is_first { FIRST_LOOKS_EVERY } else { LOOK_EVERY };
+    let Some(ahead) = ahead.or_else(|| record.mortal_holder(now())) else {
+        return Some(Pause { pause, pipe: None });
+    };
+    if place.is_dead(ahead) {
+        let _ = shared.bury(&place, name, ahead.clone());
+        return soon;
+    }
+    match pipe_of(&place, ahead) {
+        Some(Ok(pipe)) => Some(Pause { pause, pipe: Some(pipe) }),
+        // Nobody reads, and it lives: by its lifeline.
+        Some(Err(())) => soon,
+        None => Some(Pause { pause, pipe: None }),
+    }
+}
+
+/// The pipe of another process; an error when nobody reads it, `None` when it is this process's own.
+fn pipe_of(place: &Place, token: &Token) -> Option<Result<std::os::fd::OwnedFd, ()>> {
+    let id = token.session().filter(|id| !id.is_of_process(place.process))?;
+    Some(place.dir.open_pipe(&session::pipe_name(&id), OFlags::WRONLY).map_err(drop))
+}
