@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 
 use super::faults::{Check, leaves_out};
 use super::post::Message;
-use super::{Place, Shared, session};
+use super::{Place, Shared, index_of, session};
 use crate::backend::Grant;
 use crate::bytes::Bytes;
 use crate::name::Name;
@@ -84,7 +84,7 @@ impl Shared {
     /// Whether the stripe says the same as the message.
     fn is_granted(self: &Arc<Self>, name: &Name, grant: &Grant) -> bool {
         let Ok(place) = self.place() else { return false };
-        let state = self.look(&place, name).ok().flatten();
+        let state = self.look(&place, index_of(name)).ok().flatten();
         state.is_some_and(|state| {
             state.record(name).is_some_and(|record| record.is_granted(&grant.token, grant.fence))
         })

@@ -42,6 +42,8 @@ use crate::sync::Mutex;
 
 /// How many files the names are spread over.
 const STRIPES: usize = 64;
+/// How often a session is begun again because somebody who swept was in its way.
+const SESSION_TRIES: usize = 100;
 /// How long a stripe may make no progress before it is taken from whoever has it.
 const STUCK: Duration = Duration::from_millis(20);
 /// How often a stripe that is in use is tried again before time is given to it.
@@ -85,7 +87,18 @@ impl Place {
         network_fs_allowed: bool,
     ) -> Result<Self, Error> {
         session::sweep(&dir, &dir.list()?, process);
-        let session = SessionFiles::create(&dir, session_id, &clock)?;
+        let mut tries = 0..SESSION_TRIES;
+        let session = loop {
+            if let Some(session) = SessionFiles::create(&dir, session_id, &clock)? {
+                break session;
+            }
+            tries.next().ok_or_else(|| {
+                let path = dir.path().display();
+                Error::unavailable(format!(
+                    "somebody removes files from {path} as they are made; stop that, and try again"
+                ))
+            })?;
+        };
         let stripes = (0..STRIPES).map(|index| Mutex::new(Stripe::new(index))).collect();
         let session_id = session_id.clone();
         let place = Place { dir, session_id, session, stripes, clock, process, network_fs_allowed };
@@ -159,7 +172,7 @@ impl Backend for FileDomain {
     }
 
     fn server_now(&self) -> Option<u64> {
-        Some(now().lease)
+        Some(Clock::Awake.now().as_micros())
     }
 
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {
@@ -216,13 +229,12 @@ async fn finish(shared: Arc<Shared>, mut request: Request) -> Result<Answer, Err
             Some((before, since)) if *before == progress => *since,
             _ => stuck.insert((progress, now().lease)).1,
         };
-        // A file that is dead, or that nobody has opened, has no progress.
         if progress.is_some() && now().lease - since < STUCK.as_micros() as u64 {
             continue;
         }
-        place.stripe(&request.name).lock().condemn(&place)?;
+        let dead = place.stripe(&request.name).lock().condemn(&place)?;
         tokio::time::sleep(stripe::SETTLE).await;
-        stripe::replace(&place, index_of(&request.name))?;
+        stripe::replace(&place, index_of(&request.name), dead)?;
         stuck = None;
     }
 }
@@ -280,8 +292,7 @@ impl Shared {
     ) -> Result<Option<(Reply, u64, Option<Token>)>, Error> {
         let (name, op, mut wakes) = (request.name.clone(), request.op.clone(), Vec::new());
         let was_done = &mut request.was_done;
-        let outcome = place.stripe(&name).lock().change(place, now().lease, |state| {
-            let now = now();
+        let outcome = place.stripe(&name).lock().change(place, |state, now| {
             let mut reply = state.apply(&name, op.clone(), now, &mut wakes);
             match reply {
                 Reply::Done => *was_done = true,
@@ -328,7 +339,7 @@ impl Shared {
     /// Who holds a name and who waits for it; those who died unseen are buried first.
     fn inspect(self: &Arc<Self>, place: &Arc<Place>, name: &Name) -> Result<Option<Answer>, Error> {
         loop {
-            let Some(state) = self.look(place, name)? else { return Ok(None) };
+            let Some(state) = self.look(place, index_of(name))? else { return Ok(None) };
             let now = now();
             let mut record = state.record(name).cloned().unwrap_or_else(|| Record::new(0));
             let dead = {
@@ -346,13 +357,13 @@ impl Shared {
         }
     }
 
-    /// What the stripe of a name holds; `None` when somebody is in the way.
-    fn look(self: &Arc<Self>, place: &Arc<Place>, name: &Name) -> Result<Option<State>, Error> {
-        let mut stripe = place.stripe(name).lock();
-        if let Some(state) = stripe.look(place, now().lease)? {
+    /// What a stripe holds; `None` when somebody is in the way.
+    fn look(self: &Arc<Self>, place: &Arc<Place>, index: usize) -> Result<Option<State>, Error> {
+        let mut stripe = place.stripes[index].lock();
+        if let Some(state) = stripe.look(place)? {
             return Ok(Some(state));
         }
-        match stripe.change(place, now().lease, |state| state.clone())? {
+        match stripe.change(place, |state, _| state.clone())? {
             Outcome::Done(state) => Ok(Some(state)),
             Outcome::Locked | Outcome::Dead => Ok(None),
             Outcome::Removed => {
@@ -371,8 +382,7 @@ impl Shared {
         stripes.dedup();
         let mut names = Vec::new();
         for index in stripes.into_iter().filter(|&index| index < STRIPES) {
-            let state = place.stripes[index].lock().look(&place, now().lease)?;
-            let state = state.ok_or_else(|| {
+            let state = self.look(&place, index)?.ok_or_else(|| {
                 Error::unavailable(format!("{} is busy; try again", place.dir.path().display()))
             })?;
             names.extend(state.names(now()).filter(|name| name.as_str().starts_with(prefix)).cloned());

@@ -13,6 +13,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
+use rustix::io::Errno;
 
 use super::directory::Directory;
 use super::platform::ClockIdentity;
@@ -49,24 +50,29 @@ fn unborn_name(id: &SessionId) -> String {
 }
 
 impl SessionFiles {
-    pub(super) fn create(dir: &Directory, id: &SessionId, clock: &ClockIdentity) -> Result<Self, Error> {
+    /// `None` when somebody who swept took it for a dead one's before it was locked.
+    pub(super) fn create(
+        dir: &Directory,
+        id: &SessionId,
+        clock: &ClockIdentity,
+    ) -> Result<Option<Self>, Error> {
         let unborn = unborn_name(id);
         let mut lock = dir.create(&unborn)?;
-        fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|error| dir.trouble("locked", error))?;
+        match fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
+            answer => answer.map_err(|error| dir.trouble("locked", error))?,
+        }
         let about = format!("boot {}\npid {}\n", hex(&clock.boot), std::process::id());
         lock.write_all(about.as_bytes()).map_err(|error| dir.io_trouble("written", &error))?;
         let pipe = pipe_name(id);
         dir.create_pipe(&pipe)?;
         let reader = dir.open_pipe(&pipe, OFlags::RDWR).map_err(|error| dir.trouble("opened", error))?;
         if !dir.rename(&unborn, &lock_name(id))? {
-            return Err(Error::unavailable(format!(
-                "files in {} are being removed; try again",
-                dir.path().display()
-            )));
+            dir.remove(&pipe);
+            return Ok(None);
         }
         let pid = std::process::id();
-        Ok(SessionFiles { id: id.clone(), pid, lock, _pipe: reader, lifeline: Mutex::new(None) })
+        Ok(Some(SessionFiles { id: id.clone(), pid, lock, _pipe: reader, lifeline: Mutex::new(None) }))
     }
 
     /// Whether others can still see it.
@@ -125,7 +131,7 @@ fn is_cut(dir: &Directory, id: &SessionId) -> bool {
 }
 
 fn remove(dir: &Directory, id: &SessionId) {
-    for name in [pipe_name(id), lifeline_name(id), unborn_name(id), lock_name(id)] {
+    for name in [pipe_name(id), lifeline_name(id), lock_name(id)] {
         dir.remove(&name);
     }
 }
@@ -135,15 +141,15 @@ pub(super) fn sweep(dir: &Directory, names: &[String], process: u32) {
     for name in names {
         let Some((kind, id)) = name.split_once('-') else { continue };
         let Some(id) = SessionId::parse(id).filter(|id| !id.is_of_process(process)) else { continue };
-        let is_over = match kind {
-            "session" => is_dead(dir, &id, process),
-            "unborn" => is_unlocked(dir, name),
-            // What is left of a session whose files are being made, or removed.
-            "pipe" | "lifeline" => !dir.has(&lock_name(&id)) && !dir.has(&unborn_name(&id)),
-            _ => false,
-        };
-        if is_over {
-            remove(dir, &id);
+        match kind {
+            "session" if is_dead(dir, &id, process) => remove(dir, &id),
+            // Nothing else of it: it may be born meanwhile.
+            "unborn" if is_unlocked(dir, name) => dir.remove(name),
+            // In this order: what is born is always one of the two.
+            "pipe" | "lifeline" if !dir.has(&unborn_name(&id)) && !dir.has(&lock_name(&id)) => {
+                dir.remove(name)
+            }
+            _ => {}
         }
     }
 }

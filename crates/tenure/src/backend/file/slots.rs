@@ -1,53 +1,68 @@
 //! The bytes of a stripe file: two slots, written in turn, of which the one with the higher number counts.
 //!
 //! ```text
-//! 0      slot 0: header, and its data if they are short      (2 KiB)
-//! 2 KiB  slot 1: the same
-//! 4 KiB  long data of slot 0                                 (1 MiB at most)
-//! 1 MiB + 4 KiB  long data of slot 1
-//! 2 MiB + 4 KiB  the end; a file that is longer is dead
+//!     0  short data of slot 0, up to its header
+//! 2,008  header of slot 0
+//! 2,040  the mark: anything but zeros says that the file is dead, and has been replaced or will be
+//! 2,056  header of slot 1
+//! 2,088  short data of slot 1, from its header on
+//! 4,096  long data of slot 0                                 (1 MiB at most)
+//! 4,096 + 1 MiB  long data of slot 1
 //! ```
 //!
-//! Both headers and all short data lie in one page: they are read by one call, and no kill can cut a write to them in two. Long data are
-//! written before the header that announces them. So whatever is damaged was damaged by something else, and is never read as a grant:
-//! only after a power cut, which another boot id tells, the slot that is whole counts.
+//! A slot with short data is one write within one page, which no kill can cut in two; long data are written before the header that
+//! announces them. So whatever is damaged was damaged by something else, and is never read as a grant: only after a power cut, which
+//! another boot id tells, the slot that is whole counts. Headers and mark lie together, so that whoever knows what a slot holds needs
+//! to read no more.
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use crate::bytes::{Bytes, Put};
 
 const MAGIC: &[u8; 8] = b"tenure1\n";
 const HEADER: usize = 32;
-const SLOT: usize = 2_048;
-/// The headers and the short data of both slots.
-const PAGE: usize = 2 * SLOT;
-const SHORT: usize = SLOT - HEADER;
+const PAGE: usize = 4_096;
+/// The longest data that lie beside their header.
+const SHORT: usize = 2_008;
+const MARK: Range<usize> = SHORT + HEADER..PAGE - SHORT - HEADER;
+/// Both headers, and the mark between them.
+const HEAD: Range<usize> = SHORT..PAGE - SHORT;
 /// The longest data of a slot.
 pub(super) const LONGEST: usize = 1 << 20;
-/// A file that is longer than this is dead: it was replaced, and what is written to it is lost.
-pub(super) const DEAD_BEYOND: u64 = (PAGE + 2 * LONGEST) as u64;
 
-/// What was read of a stripe file.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Image {
+/// What a slot says of its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
     /// The number of the write that made it.
     pub(super) seq: u64,
-    pub(super) data: Vec<u8>,
-    /// The other slot, or a later one, is damaged.
-    pub(super) is_damaged: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Header {
-    seq: u64,
     len: usize,
     crc: u32,
 }
 
+/// Both headers, and the mark.
+#[derive(Debug)]
+pub(super) struct Head {
+    /// The slot that counts last.
+    headers: [Option<Header>; 2],
+    pub(super) is_dead: bool,
+}
+
+/// What was read of a stripe file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Image {
+    pub(super) header: Header,
+    pub(super) data: Vec<u8>,
+    /// The other slot, or a later one, is damaged.
+    pub(super) is_damaged: bool,
+    /// The file was replaced, or will be.
+    pub(super) is_dead: bool,
+}
+
 impl Header {
-    fn of(seq: u64, data: &[u8]) -> Self {
+    pub(super) fn of(seq: u64, data: &[u8]) -> Self {
         Header { seq, len: data.len(), crc: crc32fast::hash(data) }
     }
 
@@ -71,20 +86,39 @@ impl Header {
         (is_whole && len <= LONGEST).then_some(Header { seq, len, crc })
     }
 
+    fn slot(self) -> usize {
+        slot_of(self.seq)
+    }
+
     /// Its data, if they are whole.
-    fn data(self, file: &File, slot: usize, page: &[u8; PAGE]) -> io::Result<Option<Vec<u8>>> {
+    fn data(self, file: &File, page: &[u8; PAGE]) -> io::Result<Option<Vec<u8>>> {
         let data = if self.len <= SHORT {
-            let start = slot * SLOT + HEADER;
+            let start = if self.slot() == 0 { SHORT - self.len } else { PAGE - SHORT };
             page[start..start + self.len].to_vec()
         } else {
             let mut data = vec![0; self.len];
-            match file.read_exact_at(&mut data, long_data_at(slot)) {
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-                answer => answer?,
+            if !read_all(file, &mut data, long_data_at(self.slot()))? {
+                return Ok(None);
             }
             data
         };
         Ok((crc32fast::hash(&data) == self.crc).then_some(data))
+    }
+}
+
+impl Head {
+    /// From the bytes of [`HEAD`].
+    fn of(bytes: &[u8]) -> Self {
+        let slots = [&bytes[..HEADER], &bytes[bytes.len() - HEADER..]];
+        let mut headers = [0, 1].map(|slot| Header::take(slots[slot]).filter(|header| header.slot() == slot));
+        headers.sort_by_key(|header| header.map(|header| header.seq));
+        let mark = &bytes[HEADER..bytes.len() - HEADER];
+        Head { headers, is_dead: mark.iter().any(|&byte| byte != 0) }
+    }
+
+    /// The slot that counts, if both are whole.
+    pub(super) fn newest(&self) -> Option<Header> {
+        self.headers[0].and(self.headers[1])
     }
 }
 
@@ -96,58 +130,66 @@ fn long_data_at(slot: usize) -> u64 {
     (PAGE + slot * LONGEST) as u64
 }
 
-fn read_page(file: &File) -> io::Result<Option<[u8; PAGE]>> {
-    let mut page = [0; PAGE];
-    match file.read_exact_at(&mut page, 0) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        answer => answer.map(|()| Some(page)),
+/// Fills the buffer; false when the file is too short.
+fn read_all(file: &File, buffer: &mut [u8], at: u64) -> io::Result<bool> {
+    match file.read_exact_at(buffer, at) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        answer => answer.map(|()| true),
     }
 }
 
-fn headers(page: &[u8; PAGE]) -> [Option<Header>; 2] {
-    [0, 1].map(|slot| {
-        let start = slot * SLOT;
-        Header::take(&page[start..start + HEADER]).filter(|header| slot_of(header.seq) == slot)
-    })
+/// Reads both headers and the mark, and no data; `None` when the file is too short.
+pub(super) fn read_head(file: &File) -> io::Result<Option<Head>> {
+    let mut bytes = [0; HEAD.end - HEAD.start];
+    let is_read = read_all(file, &mut bytes, HEAD.start as u64)?;
+    Ok(is_read.then(|| Head::of(&bytes)))
 }
 
 /// What counts now; `None` when nothing in the file is whole. Without the lock, a write may be under way: then the slot before it is read.
 pub(super) fn read(file: &File) -> io::Result<Option<Image>> {
-    let Some(page) = read_page(file)? else { return Ok(None) };
-    let mut headers = headers(&page);
+    let mut page = [0; PAGE];
+    if !read_all(file, &mut page, 0)? {
+        return Ok(None);
+    }
+    let Head { headers, is_dead } = Head::of(&page[HEAD]);
     let mut is_damaged = headers.iter().any(Option::is_none);
-    headers.sort_by_key(|header| std::cmp::Reverse(header.map(|header| header.seq)));
-    for header in headers.into_iter().flatten() {
-        if let Some(data) = header.data(file, slot_of(header.seq), &page)? {
-            return Ok(Some(Image { seq: header.seq, data, is_damaged }));
+    for header in headers.into_iter().rev().flatten() {
+        if let Some(data) = header.data(file, &page)? {
+            return Ok(Some(Image { header, data, is_damaged, is_dead }));
         }
         is_damaged = true;
     }
     Ok(None)
 }
 
-/// The number of the last write; `None` when the headers can't be read.
-pub(super) fn last_seq(file: &File) -> io::Result<Option<u64>> {
-    let page = read_page(file)?;
-    Ok(page.and_then(|page| headers(&page).into_iter().flatten().map(|header| header.seq).max()))
-}
-
-/// Writes what counts from now on, with the next number, into the slot that does not count now.
-pub(super) fn write(file: &File, seq: u64, data: &[u8]) -> io::Result<()> {
-    let slot = slot_of(seq);
+/// Writes what counts from now on, into the slot that does not count now.
+pub(super) fn write(file: &File, header: Header, data: &[u8]) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(HEADER + SHORT.min(data.len()));
-    Header::of(seq, data).put(&mut bytes);
-    if data.len() <= SHORT {
-        bytes.extend_from_slice(data);
-    } else {
-        file.write_all_at(data, long_data_at(slot))?;
+    if data.len() > SHORT {
+        file.write_all_at(data, long_data_at(header.slot()))?;
+        header.put(&mut bytes);
+        let at = if header.slot() == 0 { SHORT } else { MARK.end };
+        return file.write_all_at(&bytes, at as u64);
     }
-    file.write_all_at(&bytes, (slot * SLOT) as u64)
+    if header.slot() == 0 {
+        bytes.extend_from_slice(data);
+        header.put(&mut bytes);
+        file.write_all_at(&bytes, (SHORT - data.len()) as u64)
+    } else {
+        header.put(&mut bytes);
+        bytes.extend_from_slice(data);
+        file.write_all_at(&bytes, MARK.end as u64)
+    }
 }
 
 /// Writes a whole new file, whose last write has this number.
 pub(super) fn write_new(file: &File, seq: u64, data: &[u8]) -> io::Result<()> {
     file.write_all_at(&[0; PAGE], 0)?;
-    write(file, seq - 1, &[])?;
-    write(file, seq, data)
+    write(file, Header::of(seq - 1, &[]), &[])?;
+    write(file, Header::of(seq, data), data)
+}
+
+/// Marks the file as dead.
+pub(super) fn mark_dead(file: &File) -> io::Result<()> {
+    file.write_all_at(b"dead", MARK.start as u64)
 }

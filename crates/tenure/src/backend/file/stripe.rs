@@ -1,47 +1,67 @@
 //! One stripe: the records of the names that fall on it, in a file that processes take turns on.
 //!
-//! An operation locks the file, reads it, applies itself, writes, and looks whether the file is dead; only if it is not, the write
-//! counts. The lock is held for some µs, unless its holder is stopped or has forked: nobody waits for that. Whoever has waited for
-//! too long *condemns* the file (a file longer than it can be is dead) and then *replaces* it by a copy under the next number.
-//! - Whoever was stopped finds the file dead after its write, and does it all again on the new one. A write that was not followed by the
-//!   mark is in the copy, because the copy is read after the mark is set; so no write counts that the copy does not have.
+//! An operation locks the file, reads it, applies itself and writes. The lock is held for some µs, unless its holder is stopped or
+//! has forked: nobody waits for that. Whoever has waited for too long *condemns* the file by a mark, lets it [`SETTLE`], and
+//! *replaces* it by a copy under the next number.
+//! - A write counts if the copy has it. Whoever read the file without the mark, and has written it within less than `SETTLE`, has
+//!   written before the copy was read. Whoever took longer, because it was stopped, looks for the mark again; where it finds it, it
+//!   does it all again on the new file. Nobody can tell whether the first time counted, so every operation can be done twice.
 //! - Of two that replace, one gets the name: a link is made only if nobody has it. One that is stopped before its link, for however long,
 //!   finds the name taken; so nobody waits for whoever replaces either. For that, a name that was used stays until nobody can be on the
 //!   way to use it again: whoever replaces announces itself by a draft *before* it looks for the highest number, and numbers below the
 //!   highest are removed only while there is no draft of a living session.
 //! - The file with the highest number counts. It is never removed, and those below it are dead.
 
+use std::cell::Cell;
 use std::fs::{File, TryLockError};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Place;
 use super::faults::{Check, Point, at, leaves_out};
 use super::session;
-use super::slots::{self, Image};
+use super::slots::{self, Header, Image};
 use super::state::State;
 use crate::error::{Error, ErrorKind};
 use crate::owner::SessionId;
+use crate::record::Now;
 
 /// How often a lock is tried before its holder is waited for.
 const TRIES: usize = 40;
 /// How often it is looked whether the file was removed, in µs.
 const REMOVAL_CHECK: u64 = 10_000;
-/// From the mark that a file is dead to the copy of it: longer than a write that was not followed by the mark can take to be seen.
-pub(super) const SETTLE: Duration = Duration::from_millis(1);
+/// From the mark that a file is dead to the copy of it.
+pub(super) const SETTLE: Duration = Duration::from_millis(6);
+/// Whoever has read and written within this time, in µs, has written before any copy was read. Less than [`SETTLE`], by more than
+/// processors may disagree on what came first.
+const SURE: u64 = 4_000;
 
 #[derive(Debug)]
 pub(super) struct Stripe {
     index: usize,
     open: Option<Generation>,
+    /// What this client wrote last: while the file says that nobody has written since, it need not be read.
+    known: Option<Known>,
+    /// Somebody else wrote last time, and may have again.
+    is_shared: bool,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// The number of the file.
+    generation: u64,
+    header: Header,
+    data: Vec<u8>,
+    state: State,
 }
 
 #[derive(Debug)]
 struct Generation {
     number: u64,
-    file: File,
+    file: Arc<File>,
     /// When it was last seen to be there, in µs of the lease clock.
-    seen: u64,
+    seen: Cell<u64>,
 }
 
 /// What became of an attempt to change a stripe.
@@ -55,97 +75,137 @@ pub(super) enum Outcome<T> {
     Removed,
 }
 
-/// How far a stripe has come: it is stuck when this stays the same while its lock can't be had.
+/// How far a stripe has come: it is stuck when this stays the same while its lock can't be had. `None` when it is dead.
 pub(super) type Progress = Option<(u64, Option<u64>)>;
 
 impl Stripe {
     pub(super) fn new(index: usize) -> Self {
-        Stripe { index, open: None }
+        Stripe { index, open: None, known: None, is_shared: false }
     }
 
     /// Applies `change` to what the stripe holds. It is applied again if the stripe was replaced meanwhile.
     pub(super) fn change<T>(
         &mut self,
         place: &Place,
-        now: u64,
-        mut change: impl FnMut(&mut State) -> T,
+        mut change: impl FnMut(&mut State, Now) -> T,
     ) -> Result<Outcome<T>, Error> {
         loop {
-            let generation = match &mut self.open {
+            let generation = match self.open.take() {
                 Some(generation) => generation,
-                None => match self.highest(place)? {
-                    Some(generation) => self.open.insert(generation),
+                None => match highest(place, self.index)? {
+                    Some(generation) => generation,
                     None if place.is_removed() => return Ok(Outcome::Removed),
                     None => {
-                        replace(place, self.index)?;
+                        replace(place, self.index, None)?;
                         continue;
                     }
                 },
             };
+            let known = self.known.take().filter(|known| known.generation == generation.number);
+            let lock =
+                Lock::take(&generation.file).map_err(|error| place.dir.io_trouble("locked", &error))?;
+            let Some(lock) = lock else {
+                // Whoever has the lock of a dead file may have it for ever.
+                if generation.is_dead(place)? {
+                    match self.leave_dead(generation, place)? {
+                        true => continue,
+                        false => return Ok(Outcome::Dead),
+                    }
+                }
+                (self.open, self.known) = (Some(generation), known);
+                return Ok(Outcome::Locked);
+            };
+            at(Point::Locked);
+            let now = super::now();
             if generation.was_removed(now) {
-                self.open = None;
                 if place.is_removed() {
                     return Ok(Outcome::Removed);
                 }
                 continue;
             }
-            let Some(lock) =
-                Lock::take(&generation.file).map_err(|error| place.dir.io_trouble("locked", &error))?
-            else {
-                return Ok(Outcome::Locked);
-            };
-            at(Point::Locked);
-            let (image, mut state) = generation.load(place, self.index)?;
-            let result = change(&mut state);
-            at(Point::Applied);
-            let data = state.to_bytes();
-            if data != image.data {
-                if data.len() > slots::LONGEST {
-                    return Err(Error::unavailable(format!(
-                        "too many names are held or waited for in {}; use a second directory for some of them",
-                        place.dir.path().display()
-                    )));
+            let Some(mut known) = self.read(&generation, known, place)? else {
+                drop(lock);
+                match self.leave_dead(generation, place)? {
+                    true => continue,
+                    false => return Ok(Outcome::Dead),
                 }
-                slots::write(&generation.file, image.seq + 1, &data)
+            };
+            let result = change(&mut known.state, now);
+            at(Point::Applied);
+            let data = known.state.to_bytes();
+            if data != known.data {
+                if data.len() > slots::LONGEST {
+                    return Err(too_much(place));
+                }
+                known.header = Header::of(known.header.seq + 1, &data);
+                slots::write(&generation.file, known.header, &data)
                     .map_err(|error| place.dir.io_trouble("written", &error))?;
+                known.data = data;
                 at(Point::Written);
             }
-            if leaves_out(Check::StolenMeanwhile) || !generation.is_dead(place)? {
-                at(Point::Committed);
-                drop(lock);
-                return Ok(Outcome::Done(result));
+            let took = super::now().lease.wrapping_sub(now.lease);
+            if took > SURE && !leaves_out(Check::StolenMeanwhile) && generation.is_dead(place)? {
+                continue;
             }
+            at(Point::Committed);
             drop(lock);
-            self.open = None;
-            if self.highest(place)?.is_none_or(|highest| highest.is_dead(place).unwrap_or(false)) {
-                return Ok(Outcome::Dead);
-            }
+            (self.open, self.known) = (Some(generation), Some(known));
+            return Ok(Outcome::Done(result));
         }
     }
 
+    /// What the file holds, under the lock; `None` when it is dead.
+    fn read(
+        &mut self,
+        generation: &Generation,
+        known: Option<Known>,
+        place: &Place,
+    ) -> Result<Option<Known>, Error> {
+        let written = known.as_ref().map(|known| known.header);
+        if let Some(known) = known.filter(|_| !self.is_shared) {
+            let head = slots::read_head(&generation.file);
+            let head = head.map_err(|error| place.dir.io_trouble("read", &error))?;
+            if let Some(head) = head.filter(|head| head.newest() == Some(known.header)) {
+                return Ok((!head.is_dead).then_some(known));
+            }
+        }
+        let (Image { header, data, is_dead, .. }, state) = generation.load(place, self.index)?;
+        self.is_shared = written.is_some_and(|written| written != header);
+        let generation = generation.number;
+        Ok((!is_dead).then_some(Known { generation, header, data, state }))
+    }
+
+    /// Goes on to what has taken the place of a dead file; false when nothing has.
+    fn leave_dead(&mut self, dead: Generation, place: &Place) -> Result<bool, Error> {
+        let highest = highest(place, self.index)?.filter(|highest| highest.number > dead.number);
+        let is_replaced = highest.is_some();
+        self.open = highest.or(Some(dead));
+        Ok(is_replaced)
+    }
+
     /// What the stripe holds, without the lock; `None` when it can't be told without.
-    pub(super) fn look(&mut self, place: &Place, now: u64) -> Result<Option<State>, Error> {
+    pub(super) fn look(&mut self, place: &Place) -> Result<Option<State>, Error> {
         for _ in 0..3 {
             if self.open.is_none() {
-                self.open = self.highest(place)?;
+                self.open = highest(place, self.index)?;
             }
-            let Some(generation) = &mut self.open else {
+            let Some(generation) = &self.open else {
                 return Ok((!place.is_removed()).then(|| State::new(place.clock)));
             };
+            let now = super::now();
             if generation.was_removed(now) {
                 self.open = None;
                 continue;
             }
             let image =
                 slots::read(&generation.file).map_err(|error| place.dir.io_trouble("read", &error))?;
-            // Seen before the mark was: so the copy has it too.
-            if generation.is_dead(place)? {
+            let took = super::now().lease.wrapping_sub(now.lease);
+            let Some(image) = image.filter(|image| !image.is_damaged && took <= SURE) else { continue };
+            if image.is_dead {
                 self.open = None;
                 continue;
             }
-            let state =
-                image.filter(|image| !image.is_damaged).and_then(|image| State::from_bytes(&image.data));
-            if let Some(state) = state.filter(|state| state.clock == place.clock) {
+            if let Some(state) = State::from_bytes(&image.data).filter(|state| state.clock == place.clock) {
                 return Ok(Some(state));
             }
         }
@@ -154,39 +214,31 @@ impl Stripe {
 
     pub(super) fn progress(&self) -> Progress {
         let generation = self.open.as_ref()?;
-        Some((generation.number, slots::last_seq(&generation.file).ok().flatten()))
+        let head = slots::read_head(&generation.file).ok()??;
+        (!head.is_dead).then(|| (generation.number, head.newest().map(|header| header.seq)))
     }
 
-    /// Declares the file dead, because whoever has its lock is stuck.
-    pub(super) fn condemn(&self, place: &Place) -> Result<(), Error> {
-        if let Some(generation) = &self.open {
-            let end = slots::DEAD_BEYOND + 1;
-            generation.file.set_len(end).map_err(|error| place.dir.io_trouble("written", &error))?;
-            at(Point::Condemned);
-        }
-        Ok(())
-    }
-
-    /// Opens the file that counts.
-    fn highest(&self, place: &Place) -> Result<Option<Generation>, Error> {
-        highest(place, self.index)
+    /// Declares the file dead, because whoever has its lock is stuck; returns its number.
+    pub(super) fn condemn(&self, place: &Place) -> Result<Option<u64>, Error> {
+        let Some(generation) = &self.open else { return Ok(None) };
+        slots::mark_dead(&generation.file).map_err(|error| place.dir.io_trouble("written", &error))?;
+        at(Point::Condemned);
+        Ok(Some(generation.number))
     }
 }
 
 impl Generation {
-    /// Whether it was replaced: what was written to it before this was asked may be lost.
     fn is_dead(&self, place: &Place) -> Result<bool, Error> {
-        let end = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))
-            .map_err(|error| place.dir.trouble("read", error))?;
-        Ok(end > slots::DEAD_BEYOND)
+        let head = slots::read_head(&self.file).map_err(|error| place.dir.io_trouble("read", &error))?;
+        Ok(head.is_none_or(|head| head.is_dead))
     }
 
     /// Whether it has no name any more, looked at every now and then.
-    fn was_removed(&mut self, now: u64) -> bool {
-        if now.wrapping_sub(self.seen) < REMOVAL_CHECK {
+    fn was_removed(&self, now: Now) -> bool {
+        if now.lease.wrapping_sub(self.seen.get()) < REMOVAL_CHECK {
             return false;
         }
-        self.seen = now;
+        self.seen.set(now.lease);
         rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
@@ -239,13 +291,13 @@ impl Generation {
 }
 
 /// The lock of a stripe; given back when it is dropped.
-struct Lock<'a>(&'a File);
+struct Lock(Arc<File>);
 
-impl<'a> Lock<'a> {
-    fn take(file: &'a File) -> std::io::Result<Option<Self>> {
+impl Lock {
+    fn take(file: &Arc<File>) -> std::io::Result<Option<Self>> {
         for _ in 0..TRIES {
             match file.try_lock() {
-                Ok(()) => return Ok(Some(Lock(file))),
+                Ok(()) => return Ok(Some(Lock(Arc::clone(file)))),
                 Err(TryLockError::WouldBlock) => std::thread::yield_now(),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
@@ -254,11 +306,18 @@ impl<'a> Lock<'a> {
     }
 }
 
-impl Drop for Lock<'_> {
+impl Drop for Lock {
     fn drop(&mut self) {
         // Where it fails, the file is condemned by those who wait for it.
         let _ = self.0.unlock();
     }
+}
+
+fn too_much(place: &Place) -> Error {
+    Error::unavailable(format!(
+        "too many names are held or waited for in {}; use a second directory for some of them",
+        place.dir.path().display()
+    ))
 }
 
 fn file_name(index: usize, number: u64) -> String {
@@ -285,25 +344,26 @@ fn highest(place: &Place, index: usize) -> Result<Option<Generation>, Error> {
         };
         // Removed since it was listed: there is a higher one.
         if let Some(file) = place.dir.open_file(&file_name(index, number))? {
-            return Ok(Some(Generation { number, file, seen: 0 }));
+            return Ok(Some(Generation { number, file: Arc::new(file), seen: Cell::new(0) }));
         }
     }
 }
 
-/// Puts a copy in the place of a stripe's dead file, or an empty one where there is none. Does nothing if another has done it.
-pub(super) fn replace(place: &Place, index: usize) -> Result<(), Error> {
+/// Puts a copy in the place of a stripe's file that has been dead for [`SETTLE`], or an empty one where there is none. Does nothing if
+/// another has done it.
+pub(super) fn replace(place: &Place, index: usize, dead: Option<u64>) -> Result<(), Error> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("draft-{}-{index:02x}-{next}", place.session_id.as_str());
     let draft = Draft { place, file: place.dir.create(&name)?, name };
     at(Point::Announced);
-    let (number, seq, data) = match highest(place, index)? {
-        None => (1, 1, State::new(place.clock).to_bytes()),
-        Some(dead) if dead.is_dead(place)? => {
-            let (image, _) = dead.load_settled(place, index)?;
-            (dead.number + 1, image.seq + 1, image.data)
+    let (number, seq, data) = match (highest(place, index)?, dead) {
+        (None, None) => (1, 1, State::new(place.clock).to_bytes()),
+        (Some(highest), Some(dead)) if highest.number == dead => {
+            let (image, _) = highest.load_settled(place, index)?;
+            (dead + 1, image.header.seq + 1, image.data)
         }
-        Some(_) => return Ok(()),
+        _ => return Ok(()),
     };
     slots::write_new(&draft.file, seq, &data).map_err(|error| place.dir.io_trouble("written", &error))?;
     at(Point::Copied);

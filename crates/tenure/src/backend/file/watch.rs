@@ -14,7 +14,7 @@ use tokio::net::unix::pipe::Sender;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use super::{Place, Shared, now, session};
+use super::{Place, Shared, index_of, now, session};
 use crate::name::Name;
 use crate::owner::Token;
 use crate::record::{Op, Reply};
@@ -91,7 +91,7 @@ fn look(shared: &Weak<Shared>, name: &Name, token: &Token) -> Option<Pause> {
     let soon = Some(Pause { pause: FIRST_LOOK, pipe: None });
     let Ok(place) = shared.place() else { return soon };
     // What goes wrong here goes wrong for the beats as well, and they say so.
-    let Ok(Some(state)) = shared.look(&place, name) else { return soon };
+    let Ok(Some(state)) = shared.look(&place, index_of(name)) else { return soon };
     let record = state.record(name)?;
     if record.is_held_by(token) {
         shared.sink.upgrade()?.doubt(name);
