@@ -223,6 +223,11 @@ impl Client {
         timeout: Duration,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
+        let mut work = pin!(work);
+        // A store in this process, or of this machine, answers at once: no clock is read for it.
+        if let Poll::Ready(answer) = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+            return answer;
+        }
         let answer = self.clock.until(self.clock.now() + timeout, work).await;
         answer.unwrap_or_else(|| {
             Err(Error::unanswered(format!(

@@ -152,7 +152,12 @@ impl Directory {
 
     fn open_entry(&self, name: &str, access: OFlags, kind: FileType) -> Result<OwnedFd, Errno> {
         let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let fd = match openat(&self.fd, name, flags, Mode::empty()) {
+        // Nobody needs to know when it was read last; only its owner may say so.
+        let opened = match openat(&self.fd, name, flags | OFlags::NOATIME, Mode::empty()) {
+            Err(Errno::PERM) => openat(&self.fd, name, flags, Mode::empty()),
+            answer => answer,
+        };
+        let fd = match opened {
             // A link, a directory or a socket in place of the file.
             Err(Errno::LOOP | Errno::ISDIR) => return Err(Errno::ILSEQ),
             answer => answer?,

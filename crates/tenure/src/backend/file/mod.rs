@@ -233,7 +233,7 @@ async fn finish(shared: Arc<Shared>, mut request: Request) -> Result<Answer, Err
             continue;
         }
         let dead = place.stripe(&request.name).lock().condemn(&place)?;
-        tokio::time::sleep(stripe::SETTLE).await;
+        Clock::Awake.sleep_until(Clock::Awake.now() + stripe::SETTLE).await;
         stripe::replace(&place, index_of(&request.name), dead)?;
         stuck = None;
     }

@@ -23,6 +23,7 @@ use super::faults::{Check, Point, at, leaves_out};
 use super::session;
 use super::slots::{self, Header, Image};
 use super::state::State;
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::owner::SessionId;
 use crate::record::Now;
@@ -143,7 +144,7 @@ impl Stripe {
                 known.data = data;
                 at(Point::Written);
             }
-            let took = super::now().lease.wrapping_sub(now.lease);
+            let took = Clock::Awake.now().as_micros().wrapping_sub(now.lease);
             if took > SURE && !leaves_out(Check::StolenMeanwhile) && generation.is_dead(place)? {
                 continue;
             }
@@ -199,7 +200,7 @@ impl Stripe {
             }
             let image =
                 slots::read(&generation.file).map_err(|error| place.dir.io_trouble("read", &error))?;
-            let took = super::now().lease.wrapping_sub(now.lease);
+            let took = Clock::Awake.now().as_micros().wrapping_sub(now.lease);
             let Some(image) = image.filter(|image| !image.is_damaged && took <= SURE) else { continue };
             if image.is_dead {
                 self.open = None;

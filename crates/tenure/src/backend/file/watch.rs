@@ -5,6 +5,7 @@
 //! lifeline is held, by looking every now and then. The same look finds a grant of which the message was lost.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -29,14 +30,19 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// The tasks that watch, one for each name that this client waits for.
 #[derive(Debug, Default)]
-pub(super) struct Watches(Mutex<HashMap<Token, AbortHandle>>);
+pub(super) struct Watches {
+    tasks: Mutex<HashMap<Token, AbortHandle>>,
+    /// Whether there may be any: most operations are not waited for.
+    are_there: AtomicBool,
+}
 
 impl Watches {
     /// Watches as long as a token waits.
     pub(super) fn mind(&self, shared: &Arc<Shared>, name: &Name, op: &Op, reply: &Reply) {
         match (op, reply) {
             (Op::Acquire { token, .. }, Reply::Waiting { .. }) => {
-                let mut watches = self.0.lock();
+                let mut watches = self.tasks.lock();
+                self.are_there.store(true, Ordering::Release);
                 if watches.get(token).is_none_or(AbortHandle::is_finished)
                     && let Ok(runtime) = Handle::try_current()
                 {
@@ -56,13 +62,18 @@ impl Watches {
     }
 
     pub(super) fn stop(&self, token: &Token) {
-        if let Some(task) = self.0.lock().remove(token) {
+        if !self.are_there.load(Ordering::Acquire) {
+            return;
+        }
+        let mut tasks = self.tasks.lock();
+        if let Some(task) = tasks.remove(token) {
             task.abort();
         }
+        self.are_there.store(!tasks.is_empty(), Ordering::Release);
     }
 
     pub(super) fn stop_all(&self) {
-        for (_, task) in self.0.lock().drain() {
+        for (_, task) in self.tasks.lock().drain() {
             task.abort();
         }
     }
