@@ -24,9 +24,9 @@
 //! A lock is not re-entrant: a task that acquires what it holds waits for itself.
 //!
 //! # What it runs on
-//! A tokio runtime with time enabled; without one, waiting panics as tokio's own timers do. Under `start_paused` only tokio's time jumps, not the
-//! lock's: use [`testing`]. On Linux, Android and macOS validity is measured on a clock that goes on while the machine sleeps; on others, on
-//! CLOCK_MONOTONIC.
+//! A tokio runtime with time enabled and, for all but `memory:`, I/O (`enable_all`); without, waiting panics as tokio's own timers do. Under `start_paused` only tokio's time jumps, not the
+//! lock's: use [`testing`]. On Linux, Android and macOS validity is measured on a clock that goes on while the machine sleeps, but for file domains,
+//! whose contenders sleep too; on others, on CLOCK_MONOTONIC.
 //!
 //! # Dropping and cancelling
 //! Every future of this crate can be dropped at any time; each says what that does under *Cancel safety*. Every guard can be dropped
