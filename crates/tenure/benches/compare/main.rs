@@ -3,26 +3,42 @@
 //! A machine's absolute figures say little, and on a busy one they change by the minute. So each scenario runs all its contenders in
 //! short rounds that take turns, and reports the median round of each: ratios between them hold from machine to machine.
 //!
-//! `make bench` prints the table and writes `target/bench/results.json`; arguments choose scenarios by a part of their names.
+//! `make bench` prints the table and writes `target/bench/results.json`; arguments choose scenarios by a part of their names. What
+//! several processes do together is done by this program, started again as a [`worker`].
 
+mod cli;
+mod file;
+mod handover;
 mod memory;
 mod report;
+mod scratch;
+mod targets;
+mod tasks;
+mod worker;
 
 use report::Report;
 
+/// Measures, and adds what it measured to the report.
+type Scenario = fn(&str, &mut Report);
+
 fn main() {
+    let mut arguments = std::env::args().skip(1);
+    if let Some(kind) = arguments.next().filter(|argument| argument == worker::ARGUMENT).and(arguments.next())
+    {
+        return worker::work(&kind, arguments);
+    }
     // Cargo adds `--bench`.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    let mut report = Report::default();
-    for (name, scenario) in memory::SCENARIOS {
-        if wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str())) {
-            scenario(name, &mut report);
-        }
-    }
-    if report.is_empty() {
-        let names: Vec<_> = memory::SCENARIOS.iter().map(|(name, _)| *name).collect();
+    let scenarios = [memory::SCENARIOS, file::SCENARIOS, handover::SCENARIOS, cli::SCENARIOS].concat();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
+    if !scenarios.iter().any(|(name, _)| is_wanted(name)) {
+        let names: Vec<_> = scenarios.iter().map(|(name, _)| *name).collect();
         eprintln!("no scenario is called like {}; there are {}", wanted.join(" or "), names.join(", "));
         std::process::exit(1);
+    }
+    let mut report = Report::default();
+    for (name, scenario) in scenarios.iter().filter(|(name, _)| is_wanted(name)) {
+        scenario(name, &mut report);
     }
     report.print();
     match report.write() {

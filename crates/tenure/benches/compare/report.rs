@@ -3,6 +3,10 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::targets::{Bound, TARGETS, Target};
+
+const OURS: &str = "tenure";
+
 #[derive(Default)]
 pub(crate) struct Report(Vec<Row>);
 
@@ -14,21 +18,17 @@ struct Row {
 }
 
 impl Report {
-    /// Adds the median of what the rounds of a contender measured.
+    /// Adds the median of what the rounds of a contender measured. The first contender that is not ours is the limit.
     pub(crate) fn add(&mut self, scenario: &str, contender: &str, metric: &str, rounds: &[f64]) {
         self.0.push(Row {
             scenario: scenario.to_owned(),
             contender: contender.to_owned(),
             metric: metric.to_owned(),
-            value: median(rounds),
+            value: percentile(&mut rounds.to_vec(), 0.5),
         });
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Prints the table; behind a rate of ours, its share of the other contender's.
+    /// Prints the table; behind a rate or a time of ours, what it is of the limit's. Then the targets.
     pub(crate) fn print(&self) {
         println!(
             "\n{:<28} {:<14} {:<16} {:>14} {:>10}",
@@ -37,18 +37,39 @@ impl Report {
         for row in &self.0 {
             let Row { scenario, contender, metric, value } = row;
             let digits = if *value < 100.0 { 2 } else { 0 };
-            let share = self.share_of_limit(row).map_or(String::new(), |share| format!("{share:.2}"));
+            let share = self.of_limit(row).map_or(String::new(), |share| format!("{share:.2}"));
             println!("{scenario:<28} {contender:<14} {metric:<16} {value:>14.digits$} {share:>10}");
+        }
+        println!("\n{:<28} {:<16} {:<44} {:>6}", "scenario", "metric", "target", "is");
+        for target in TARGETS {
+            if let Some(value) = self.measured(target) {
+                let (Target { scenario, metric, .. }, text) = (target, text_of(target));
+                let verdict = if target.bound.is_met(value) { "met" } else { "not met" };
+                println!("{scenario:<28} {metric:<16} {text:<44} {value:>6.2} {verdict}");
+            }
         }
     }
 
-    fn share_of_limit(&self, ours: &Row) -> Option<f64> {
-        let is_limit = |row: &&Row| {
-            row.scenario == ours.scenario && row.metric == ours.metric && row.contender != ours.contender
-        };
-        let is_our_rate = ours.contender == "tenure" && ours.metric.ends_with("_per_s");
-        let limit = self.0.iter().find(is_limit).filter(|_| is_our_rate)?;
+    fn of_limit(&self, ours: &Row) -> Option<f64> {
+        let is_limit =
+            |row: &&Row| row.scenario == ours.scenario && row.metric == ours.metric && row.contender != OURS;
+        let is_compared = ours.contender == OURS && !ours.metric.ends_with("_ratio");
+        let limit = self.0.iter().find(is_limit).filter(|_| is_compared)?;
         Some(ours.value / limit.value)
+    }
+
+    /// What a target is about; `None` when it was not measured.
+    fn measured(&self, target: &Target) -> Option<f64> {
+        let value = |scenario: &str, contender: &str, metric: &str| {
+            let is_it =
+                |row: &&Row| row.scenario == scenario && row.contender == contender && row.metric == metric;
+            self.0.iter().find(is_it).map(|row| row.value)
+        };
+        let ours = value(target.scenario, OURS, target.metric)?;
+        match target.beside {
+            Some((scenario, contender, metric)) => Some(ours / value(scenario, contender, metric)?),
+            None => Some(ours),
+        }
     }
 
     /// Writes `target/bench/results.json`.
@@ -61,9 +82,7 @@ impl Report {
         let mut json = String::from("[\n");
         let _ = writeln!(json, "{}", rows.collect::<Vec<_>>().join(",\n"));
         json.push_str("]\n");
-        let in_workspace = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(in_workspace, PathBuf::from);
-        let folder = target.join("bench");
+        let folder = target_dir().join("bench");
         std::fs::create_dir_all(&folder)?;
         let path = folder.canonicalize()?.join("results.json");
         std::fs::write(&path, json)?;
@@ -71,8 +90,37 @@ impl Report {
     }
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
+/// A target in words, as a bound on what is divided by what.
+fn text_of(target: &Target) -> String {
+    let (sign, bound) = match target.bound {
+        Bound::AtLeast(bound) => ("≥", bound),
+        Bound::AtMost(bound) => ("≤", bound),
+    };
+    match target.beside {
+        Some((scenario, contender, metric)) if scenario == target.scenario => {
+            let other = if metric == target.metric { String::new() } else { format!(" {metric}") };
+            format!("{sign} {bound} of {contender}{other}")
+        }
+        Some((scenario, ..)) => format!("{sign} {bound} of {scenario}"),
+        None => format!("{sign} {bound}"),
+    }
+}
+
+/// Where Cargo puts what it builds.
+pub(crate) fn target_dir() -> PathBuf {
+    let in_workspace = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(in_workspace, PathBuf::from)
+}
+
+/// The value below which this share of them lies; sorts them.
+pub(crate) fn percentile(values: &mut [f64], share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[((values.len() as f64 * share) as usize).min(values.len() - 1)]
+}
+
+/// The most turns that one had, divided by the fewest.
+pub(crate) fn max_min_ratio(turns: &[f64]) -> f64 {
+    let (most, fewest) =
+        turns.iter().fold((0f64, f64::MAX), |(most, fewest), &n| (most.max(n), fewest.min(n)));
+    most / fewest.max(1.0)
 }
