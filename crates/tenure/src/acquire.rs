@@ -20,6 +20,7 @@ use crate::lease::{Lease, Pair};
 use crate::name::Name;
 use crate::record::{Op, Reply};
 use crate::release;
+use crate::seek;
 use crate::status::{Busy, Holder};
 use crate::table::Sit;
 use crate::tenure::Turn;
@@ -133,8 +134,9 @@ impl Sitting<'_> {
         let op = |bid: &Bid, not_after| bid.op(waits, client.opened().polls(), not_after);
         let error = match ask_store(client, name, bid, give_up, op).await {
             Ok((Reply::Granted { fence }, sent)) => return self.granted(fence, sent),
-            Ok((Reply::Waiting { place, holding, ahead }, _)) => {
+            Ok((Reply::Waiting { place, holding, ahead }, sent)) => {
                 bid.place = Some(place);
+                bid.due = Some(seek::due(sent, &holding, ahead));
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
                 let (queued, seat) = (bid.clone(), &self.seat);
                 let is_sought = client.change(|table, after| {

@@ -26,6 +26,8 @@ pub(crate) struct Bid {
     pub(crate) floor: u64,
     pub(crate) place: Option<u64>,
     pub(crate) pair: Option<Pair>,
+    /// When a waiter is to ask again; `None` when it has not asked yet.
+    pub(crate) due: Option<Moment>,
     /// The token of an earlier bid, which holds the name, and is to be replaced.
     pub(crate) replaces: Option<Token>,
     /// Until then a request that was never answered may still be executed.
@@ -37,7 +39,17 @@ pub(crate) struct Bid {
 impl Bid {
     pub(crate) fn new(session: &Session, claim: Arc<Claim>, floor: u64) -> Self {
         let token = Token::fresh(session, &claim.label);
-        Bid { token, claim, floor, place: None, pair: None, replaces: None, haunted_until: None, bond: None }
+        Bid {
+            token,
+            claim,
+            floor,
+            place: None,
+            pair: None,
+            due: None,
+            replaces: None,
+            haunted_until: None,
+            bond: None,
+        }
     }
 
     /// The bid as a background task goes on with it.

@@ -15,7 +15,7 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::name::Name;
-use crate::record::{BEAT, Reply};
+use crate::record::{BEAT, Holding, Reply};
 use crate::release;
 use crate::status::{Busy, Holder};
 use crate::table::Placed;
@@ -29,6 +29,14 @@ pub(crate) fn start(client: Arc<Client>, name: Name, bid: Bid, alarm: Arc<Alarm>
     let tasks = client.tasks.clone();
     let mut seek = Seek { client, name, bid, alarm, has_raced: false, unwanted: None, is_done: false };
     tasks.spawn(async move { seek.run().await });
+}
+
+/// When a waiter asks again: with its next beat, or when the holder's lease runs out.
+pub(crate) fn due(sent: Moment, holding: &Holding, ahead: usize) -> Moment {
+    let stagger = LONGEST_STAGGER.min(STAGGER * u32::try_from(ahead).unwrap_or(u32::MAX));
+    // The last millisecond of a lease still belongs to it.
+    let expiry = sent + holding.left + Duration::from_millis(1) + stagger;
+    expiry.min(sent + BEAT)
 }
 
 struct Seek {
@@ -56,6 +64,9 @@ impl Seek {
     async fn run(&mut self) {
         let mut last_contact = self.client.clock.now();
         let mut backoff = Backoff::new();
+        if let Some(due) = self.bid.due.take() {
+            self.sleep_until(due).await;
+        }
         loop {
             let goes_on = self.client.table.lock().goes_on_seeking(&self.name, &self.bid);
             let Some(waits) = goes_on else { return self.leave() };
@@ -84,10 +95,14 @@ impl Seek {
                 }
                 Next::Leave => return self.leave(),
                 Next::Again => {}
-                Next::Sleep(until) => drop(self.client.clock.until(until, self.alarm.wait()).await),
+                Next::Sleep(until) => self.sleep_until(until).await,
                 Next::Fail(error) => return self.fail(&error),
             }
         }
+    }
+
+    async fn sleep_until(&self, until: Moment) {
+        self.client.clock.until(until, self.alarm.wait()).await;
     }
 
     fn take(&mut self, reply: Reply, sent: Moment) -> Next {
@@ -115,12 +130,10 @@ impl Seek {
             }
             Reply::Waiting { place, ahead, holding } => {
                 self.bid.place = Some(place);
-                let stagger = LONGEST_STAGGER.min(STAGGER * u32::try_from(ahead).unwrap_or(u32::MAX));
-                // The last millisecond of a lease still belongs to it.
-                let expiry = sent + holding.left + Duration::from_millis(1) + stagger;
+                let due = due(sent, &holding, ahead);
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
                 client.change(|table, after| table.seek_busy(name, &self.bid, busy, after));
-                Next::Sleep(expiry.min(sent + BEAT))
+                Next::Sleep(due)
             }
             Reply::Busy { holding, waiters } => {
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters };

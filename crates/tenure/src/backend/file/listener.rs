@@ -1,8 +1,10 @@
 //! Reading this client's own pipe, on whichever runtime uses the client.
 
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use rustix::fs::OFlags;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe::Receiver;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -44,27 +46,32 @@ impl Listener {
     }
 }
 
-async fn listen(shared: Weak<Shared>, pipe: Receiver) {
+async fn listen(shared: Weak<Shared>, mut pipe: Receiver) {
     let mut heard: Vec<u8> = Vec::new();
     let mut buffer = [0; LONGEST];
-    while pipe.readable().await.is_ok() {
+    while let Ok(len) = read(&mut pipe, &mut buffer).await {
         let Some(shared) = shared.upgrade() else { return };
-        while let Ok(len) = pipe.try_read(&mut buffer) {
-            heard.extend_from_slice(&buffer[..len]);
-            let mut rest = Bytes(&heard);
-            while let Some(message) = Message::take(&mut rest) {
-                if let Some(message) = message {
-                    shared.hear(message);
-                }
-            }
-            let taken = heard.len() - rest.0.len();
-            heard.drain(..taken);
-            // No message is that long: somebody else wrote to the pipe. Whoever waits looks by itself.
-            if heard.len() > LONGEST {
-                heard.clear();
+        heard.extend_from_slice(&buffer[..len]);
+        let mut rest = Bytes(&heard);
+        while let Some(message) = Message::take(&mut rest) {
+            if let Some(message) = message {
+                shared.hear(message);
             }
         }
+        let taken = heard.len() - rest.0.len();
+        heard.drain(..taken);
+        // No message is that long: somebody else wrote to the pipe. Whoever waits looks by itself.
+        if heard.len() > LONGEST {
+            heard.clear();
+        }
     }
+}
+
+/// Reads what is there. Unlike `try_read`, this does not ask again to learn that there is no more.
+async fn read(pipe: &mut Receiver, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut buffer = ReadBuf::new(buffer);
+    std::future::poll_fn(|cx| Pin::new(&mut *pipe).poll_read(cx, &mut buffer)).await?;
+    Ok(buffer.filled().len())
 }
 
 impl Shared {

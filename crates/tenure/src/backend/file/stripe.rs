@@ -30,6 +30,8 @@ use crate::record::Now;
 
 /// How often a lock is tried before its holder is waited for.
 const TRIES: usize = 40;
+/// For how many operations a stripe that somebody else has written is read as a whole, without asking first who wrote it.
+const SHARED_FOR: u8 = 16;
 /// How often it is looked whether the file was removed, in µs.
 const REMOVAL_CHECK: u64 = 10_000;
 /// From the mark that a file is dead to the copy of it.
@@ -44,8 +46,8 @@ pub(super) struct Stripe {
     open: Option<Generation>,
     /// What this client wrote last: while the file says that nobody has written since, it need not be read.
     known: Option<Known>,
-    /// Somebody else wrote last time, and may have again.
-    is_shared: bool,
+    /// For how many more operations it is expected that somebody else writes in between.
+    shared_for: u8,
 }
 
 #[derive(Debug)]
@@ -81,7 +83,7 @@ pub(super) type Progress = Option<(u64, Option<u64>)>;
 
 impl Stripe {
     pub(super) fn new(index: usize) -> Self {
-        Stripe { index, open: None, known: None, is_shared: false }
+        Stripe { index, open: None, known: None, shared_for: 0 }
     }
 
     /// Applies `change` to what the stripe holds. It is applied again if the stripe was replaced meanwhile.
@@ -163,7 +165,7 @@ impl Stripe {
         place: &Place,
     ) -> Result<Option<Known>, Error> {
         let written = known.as_ref().map(|known| known.header);
-        if let Some(known) = known.filter(|_| !self.is_shared) {
+        if let Some(known) = known.filter(|_| self.shared_for == 0) {
             let head = slots::read_head(&generation.file);
             let head = head.map_err(|error| place.dir.io_trouble("read", &error))?;
             if let Some(head) = head.filter(|head| head.newest() == Some(known.header)) {
@@ -171,7 +173,10 @@ impl Stripe {
             }
         }
         let (Image { header, data, is_dead, .. }, state) = generation.load(place, self.index)?;
-        self.is_shared = written.is_some_and(|written| written != header);
+        self.shared_for = match written {
+            Some(written) if written != header => SHARED_FOR,
+            _ => self.shared_for.saturating_sub(1),
+        };
         let generation = generation.number;
         Ok((!is_dead).then_some(Known { generation, header, data, state }))
     }

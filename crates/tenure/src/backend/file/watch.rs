@@ -16,24 +16,48 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::{Place, Shared, index_of, now, session};
+use crate::clock::micros;
 use crate::name::Name;
 use crate::owner::Token;
 use crate::record::{Op, Reply};
 use crate::sync::Mutex;
 
-/// Most waits are over before it is worth to watch.
-const FIRST_LOOK: Duration = Duration::from_millis(5);
+/// Most waits are over before it is worth to watch: then they cost an entry in a map, and no timer.
+const FRESH: Duration = Duration::from_millis(5);
+/// How many times in a row nobody was fresh before it is not looked for any more.
+const LULL: usize = 20;
 /// How often the first of the queue looks by itself.
 const FIRST_LOOKS_EVERY: Duration = Duration::from_millis(25);
 /// How often the others do.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// The tasks that watch, one for each name that this client waits for.
+/// The tokens of this client that wait.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
-    tasks: Mutex<HashMap<Token, AbortHandle>>,
+    waits: Mutex<Waits>,
     /// Whether there may be any: most operations are not waited for.
     are_there: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Waits {
+    tokens: HashMap<Token, Wait>,
+    /// Looks for waits that are not fresh any more.
+    sentry: Option<AbortHandle>,
+}
+
+#[derive(Debug)]
+enum Wait {
+    /// Since this µs of the lease clock.
+    Fresh(Name, u64),
+    /// A task watches the one ahead.
+    Watched(AbortHandle),
+}
+
+impl Wait {
+    fn is_minded(&self) -> bool {
+        matches!(self, Wait::Watched(task) if !task.is_finished())
+    }
 }
 
 impl Watches {
@@ -41,13 +65,16 @@ impl Watches {
     pub(super) fn mind(&self, shared: &Arc<Shared>, name: &Name, op: &Op, reply: &Reply) {
         match (op, reply) {
             (Op::Acquire { token, .. }, Reply::Waiting { .. }) => {
-                let mut watches = self.tasks.lock();
+                let mut waits = self.waits.lock();
                 self.are_there.store(true, Ordering::Release);
-                if watches.get(token).is_none_or(AbortHandle::is_finished)
+                if waits.tokens.get(token).is_some_and(Wait::is_minded) {
+                    return;
+                }
+                waits.tokens.insert(token.clone(), Wait::Fresh(name.clone(), now().lease));
+                if waits.sentry.as_ref().is_none_or(AbortHandle::is_finished)
                     && let Ok(runtime) = Handle::try_current()
                 {
-                    let task = runtime.spawn(watch(Arc::downgrade(shared), name.clone(), token.clone()));
-                    watches.insert(token.clone(), task.abort_handle());
+                    waits.sentry = Some(runtime.spawn(stand_sentry(Arc::downgrade(shared))).abort_handle());
                 }
             }
             (
@@ -65,24 +92,53 @@ impl Watches {
         if !self.are_there.load(Ordering::Acquire) {
             return;
         }
-        let mut tasks = self.tasks.lock();
-        if let Some(task) = tasks.remove(token) {
+        let mut waits = self.waits.lock();
+        if let Some(Wait::Watched(task)) = waits.tokens.remove(token) {
             task.abort();
         }
-        self.are_there.store(!tasks.is_empty(), Ordering::Release);
+        self.are_there.store(!waits.tokens.is_empty(), Ordering::Release);
     }
 
     pub(super) fn stop_all(&self) {
-        for (_, task) in self.tasks.lock().drain() {
+        let Waits { tokens, sentry } = std::mem::take(&mut *self.waits.lock());
+        let watched = tokens.into_values().filter_map(|wait| match wait {
+            Wait::Watched(task) => Some(task),
+            Wait::Fresh(..) => None,
+        });
+        for task in watched.chain(sentry) {
             task.abort();
         }
+    }
+
+    /// Has those watched that are not fresh any more; false when nobody is fresh.
+    fn promote(&self, shared: &Weak<Shared>) -> bool {
+        let now = now().lease;
+        let mut is_anybody_fresh = false;
+        for (token, wait) in &mut self.waits.lock().tokens {
+            if let Wait::Fresh(name, since) = wait {
+                is_anybody_fresh = true;
+                if now.saturating_sub(*since) >= micros(FRESH) {
+                    let task = tokio::spawn(watch(shared.clone(), name.clone(), token.clone()));
+                    *wait = Wait::Watched(task.abort_handle());
+                }
+            }
+        }
+        is_anybody_fresh
+    }
+}
+
+/// One timer for all the waits of a client, for as long as there are new ones.
+async fn stand_sentry(shared: Weak<Shared>) {
+    let mut quiet = 0;
+    while quiet < LULL {
+        tokio::time::sleep(FRESH).await;
+        let Some(strong) = shared.upgrade() else { return };
+        quiet = if strong.watches.promote(&shared) { 0 } else { quiet + 1 };
     }
 }
 
 async fn watch(shared: Weak<Shared>, name: Name, token: Token) {
-    tokio::time::sleep(FIRST_LOOK).await;
-    loop {
-        let Some(wait) = look(&shared, &name, &token) else { return };
+    while let Some(wait) = look(&shared, &name, &token) {
         match wait.pipe.and_then(|pipe| Sender::from_owned_fd(pipe).ok()) {
             Some(pipe) => drop(tokio::time::timeout(wait.pause, pipe.ready(Interest::ERROR)).await),
             None => tokio::time::sleep(wait.pause).await,
@@ -99,7 +155,7 @@ struct Pause {
 /// Looks at the one ahead, and buries it if it is dead; `None` when the token does not wait any more.
 fn look(shared: &Weak<Shared>, name: &Name, token: &Token) -> Option<Pause> {
     let shared = shared.upgrade()?;
-    let soon = Some(Pause { pause: FIRST_LOOK, pipe: None });
+    let soon = Some(Pause { pause: FRESH, pipe: None });
     let Ok(place) = shared.place() else { return soon };
     // What goes wrong here goes wrong for the beats as well, and they say so.
     let Ok(Some(state)) = shared.look(&place, index_of(name)) else { return soon };
