@@ -1,6 +1,7 @@
 //! Reading this client's own pipe, on whichever runtime uses the client.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use rustix::fs::OFlags;
@@ -22,31 +23,48 @@ const LONGEST: usize = 4_096;
 
 /// The task that reads the pipe.
 #[derive(Debug, Default)]
-pub(super) struct Listener(Mutex<Option<AbortHandle>>);
+pub(super) struct Listener {
+    task: Mutex<Option<AbortHandle>>,
+    /// Whether there is one: it may have gone down with its runtime.
+    is_there: Arc<AtomicBool>,
+}
 
 impl Listener {
-    /// Starts to listen, unless somebody does: also when the runtime that listened is gone.
+    /// Starts to listen, unless somebody does.
     pub(super) fn listen(&self, shared: &Arc<Shared>, place: &Place) {
-        let mut task = self.0.lock();
-        if task.as_ref().is_some_and(|task| !task.is_finished()) {
+        if self.is_there.load(Ordering::Acquire) {
             return;
         }
+        let mut task = self.task.lock();
         let Ok(runtime) = Handle::try_current() else { return };
+        if self.is_there.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let listening = Listening(Arc::clone(&self.is_there));
         let Ok(pipe) = place.dir.open_pipe(&session::pipe_name(&place.session_id), OFlags::RDWR) else {
             return;
         };
         let Ok(pipe) = Receiver::from_owned_fd(pipe) else { return };
-        *task = Some(runtime.spawn(listen(Arc::downgrade(shared), pipe)).abort_handle());
+        *task = Some(runtime.spawn(listen(Arc::downgrade(shared), pipe, listening)).abort_handle());
     }
 
     pub(super) fn stop(&self) {
-        if let Some(task) = self.0.lock().take() {
+        if let Some(task) = self.task.lock().take() {
             task.abort();
         }
     }
 }
 
-async fn listen(shared: Weak<Shared>, mut pipe: Receiver) {
+/// Somebody listens, until this is dropped.
+struct Listening(Arc<AtomicBool>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+async fn listen(shared: Weak<Shared>, mut pipe: Receiver, _listening: Listening) {
     let mut heard: Vec<u8> = Vec::new();
     let mut buffer = [0; LONGEST];
     while let Ok(len) = read(&mut pipe, &mut buffer).await {

@@ -290,21 +290,21 @@ impl Shared {
         place: &Arc<Place>,
         request: &mut Request,
     ) -> Result<Option<(Reply, u64, Option<Token>)>, Error> {
-        let (name, op, mut wakes) = (request.name.clone(), request.op.clone(), Vec::new());
-        let was_done = &mut request.was_done;
-        let outcome = place.stripe(&name).lock().change(place, |state, now| {
-            let mut reply = state.apply(&name, op.clone(), now, &mut wakes);
+        let Request { name, op, was_done } = request;
+        let mut wakes = Vec::new();
+        let outcome = place.stripe(name).lock().change(place, |state, now| {
+            let mut reply = state.apply(name, op.clone(), now, &mut wakes);
             match reply {
                 Reply::Done => *was_done = true,
                 // What ended the lease was our own release, on a stripe that died later.
                 Reply::NotHeld { .. } if *was_done => reply = Reply::Done,
                 _ => {}
             }
-            let suspect = state.record(&name).and_then(|record| suspect(record, &op, &reply, now));
+            let suspect = state.record(name).and_then(|record| suspect(record, op, &reply, now));
             (reply, now.lease, suspect.cloned())
         })?;
         at(Point::Unlocked);
-        self.tell(place, &name, wakes)?;
+        self.tell(place, name, wakes)?;
         match outcome {
             Outcome::Done(answer) => Ok(Some(answer)),
             Outcome::Locked | Outcome::Dead => Ok(None),
