@@ -23,19 +23,19 @@ const DEFAULT_PARENTS: [&str; 2] = ["/run/lock", "/tmp"];
 pub(super) struct Directory {
     fd: OwnedFd,
     path: PathBuf,
+    /// The name of its file system, if that is not known to be local.
+    foreign_fs: Option<String>,
 }
 
 impl Directory {
     /// Opens the directory of a domain. The one that the URL names is made if it is missing; its parent is not.
     pub(super) fn open(path: Option<&Path>, network_fs_allowed: bool) -> Result<Self, Error> {
-        let directory = match path {
+        let mut directory = match path {
             Some(path) => Directory::open_or_make(path, OFlags::empty())
                 .map_err(|error| trouble(path, "opened", error))?,
             None => Directory::open_default()?,
         };
         directory.check(network_fs_allowed)?;
-        // systemd-tmpfiles leaves a directory alone while somebody has a lock on it.
-        let _ = rustix::fs::flock(&directory.fd, rustix::fs::FlockOperation::NonBlockingLockShared);
         Ok(directory)
     }
 
@@ -43,7 +43,7 @@ impl Directory {
     pub(super) fn reopen(&self, network_fs_allowed: bool) -> Result<Self, Error> {
         let fd =
             open_dir(&self.path, OFlags::empty()).map_err(|error| trouble(&self.path, "opened", error))?;
-        let directory = Directory { fd, path: self.path.clone() };
+        let mut directory = Directory { fd, path: self.path.clone(), foreign_fs: None };
         directory.check(network_fs_allowed)?;
         Ok(directory)
     }
@@ -76,10 +76,10 @@ impl Directory {
             }
             answer => answer?,
         };
-        Ok(Directory { fd, path: path.to_owned() })
+        Ok(Directory { fd, path: path.to_owned(), foreign_fs: None })
     }
 
-    fn check(&self, network_fs_allowed: bool) -> Result<(), Error> {
+    fn check(&mut self, network_fs_allowed: bool) -> Result<(), Error> {
         let path = self.path.display();
         let stat = fstat(&self.fd).map_err(|error| self.trouble("looked at", error))?;
         let (owner, me) = (stat.st_uid, rustix::process::geteuid().as_raw());
@@ -97,15 +97,26 @@ impl Directory {
                 format!("directory {path} can be written by others; `chmod 700 {path}`, or use another one"),
             ));
         }
+        // systemd-tmpfiles leaves a directory alone while somebody has a lock on it.
+        let _ = rustix::fs::flock(&self.fd, rustix::fs::FlockOperation::NonBlockingLockShared);
         let (file_system, is_local) =
             platform::file_system(&self.fd).map_err(|error| self.io_trouble("looked at", &error))?;
-        if !is_local && !network_fs_allowed {
+        if is_local {
+            return Ok(());
+        }
+        if !network_fs_allowed {
             return Err(Error::unsupported(format!(
                 "file system of {path} is {file_system}, where locks may not hold; use a local directory, or \
                  `?network_fs=allow` if one machine alone uses it"
             )));
         }
+        self.foreign_fs = Some(file_system);
         Ok(())
+    }
+
+    /// The name of its file system, if that is not known to be local.
+    pub(super) fn foreign_fs(&self) -> Option<&str> {
+        self.foreign_fs.as_deref()
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -194,7 +194,12 @@ impl Backend for FileDomain {
     }
 
     fn warnings(&self) -> Vec<String> {
-        Vec::new()
+        let Ok(place) = self.0.place() else { return Vec::new() };
+        let foreign = place.dir.foreign_fs().map(|name| {
+            let path = place.dir.path().display();
+            format!("file system of {path} is {name}, where locks may not hold; one machine alone may use it")
+        });
+        foreign.into_iter().collect()
     }
 
     fn lifeline(&self) -> Result<Option<OwnedFd>, Error> {
