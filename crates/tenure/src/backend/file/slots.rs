@@ -193,3 +193,78 @@ pub(super) fn write_new(file: &File, seq: u64, data: &[u8]) -> io::Result<()> {
 pub(super) fn mark_dead(file: &File) -> io::Result<()> {
     file.write_all_at(b"dead", MARK.start as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> File {
+        let path = std::env::temp_dir().join(format!(
+            "tenure-slots-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file
+    }
+
+    fn bytes(file: &File, range: Range<usize>) -> Vec<u8> {
+        let mut bytes = vec![0; range.len()];
+        file.read_exact_at(&mut bytes, range.start as u64).unwrap();
+        bytes
+    }
+
+    /// As docs/protocol.md describes it.
+    // R2.8
+    #[test]
+    fn the_layout_is_that_of_the_protocol() {
+        let file = file();
+        write_new(&file, 5, b"five").unwrap();
+        write(&file, Header::of(6, b"sixth"), b"sixth").unwrap();
+        assert_eq!(bytes(&file, 2_003..2_008), b"sixth", "ends where its header begins");
+        assert_eq!(bytes(&file, 2_088..2_092), b"five", "begins where its header ends");
+        assert_eq!(bytes(&file, 2_040..2_056), [0; 16], "no mark");
+        let mut header = b"tenure1\n".to_vec();
+        header.extend(6_u64.to_le_bytes());
+        header.extend(5_u32.to_le_bytes());
+        header.extend(crc32fast::hash(b"sixth").to_le_bytes());
+        header.extend(crc32fast::hash(&header).to_le_bytes());
+        header.extend([0; 4]);
+        assert_eq!(bytes(&file, 2_008..2_040), header);
+        let long = vec![7; 3_000];
+        write(&file, Header::of(7, &long), &long).unwrap();
+        assert_eq!(bytes(&file, 4_096 + (1 << 20)..4_096 + (1 << 20) + 3_000), long);
+    }
+
+    #[test]
+    fn the_last_write_counts() {
+        let file = file();
+        write_new(&file, 1, b"first").unwrap();
+        for (seq, len) in [(2, 5), (3, SHORT), (4, SHORT + 1), (5, 0), (6, LONGEST), (7, LONGEST), (8, 1)] {
+            let data = vec![u8::try_from(seq).unwrap(); len];
+            let header = Header::of(seq, &data);
+            write(&file, header, &data).unwrap();
+            assert_eq!(read(&file).unwrap(), Some(Image { header, data, is_damaged: false, is_dead: false }));
+            assert_eq!(read_head(&file).unwrap().and_then(|head| head.newest()), Some(header));
+        }
+        mark_dead(&file).unwrap();
+        assert!(read(&file).unwrap().unwrap().is_dead);
+    }
+
+    #[test]
+    fn damage_is_seen() {
+        let file = file();
+        assert_eq!(read(&file).unwrap(), None, "an empty file");
+        write_new(&file, 1, b"first").unwrap();
+        write(&file, Header::of(2, b"second"), b"second").unwrap();
+        for at in SHORT - 6..SHORT + HEADER - 4 {
+            let was = bytes(&file, at..at + 1)[0];
+            file.write_all_at(&[was ^ 1], at as u64).unwrap();
+            let image = read(&file).unwrap().unwrap();
+            assert!(image.is_damaged && image.header.seq == 1, "byte {at}");
+            file.write_all_at(&[was], at as u64).unwrap();
+        }
+        assert!(!read(&file).unwrap().unwrap().is_damaged);
+    }
+}

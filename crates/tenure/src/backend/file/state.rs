@@ -83,3 +83,72 @@ impl State {
         bytes.is_empty().then_some(State { clock, floor, records })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::owner::Token;
+    use crate::record::Wait;
+
+    /// As docs/protocol.md describes them. Another implementation relies on it.
+    // R2.8
+    #[test]
+    fn the_bytes_are_those_of_the_protocol() {
+        let clock = ClockIdentity::of_this_process().unwrap();
+        let mut state = State::new(clock);
+        let name = Name::new("orders/42").unwrap();
+        for (at, token) in [(1_000_000, "a"), (2_000_000, "bc")] {
+            let op = Op::Acquire {
+                token: Token::from_store(token),
+                ttl: Duration::from_millis(10_500),
+                wait: Wait::Join,
+                polls: false,
+                floor: 0,
+                not_after: u64::MAX,
+            };
+            state.apply(&name, op, Now { lease: at, wall: 1_700_000_000_000_000 }, &mut Vec::new());
+        }
+        let mut expected = clock.boot.to_vec();
+        expected.extend([0; 8]); // no time namespace
+        expected.extend(0_u64.to_le_bytes()); // floor
+        expected.extend(1_u32.to_le_bytes()); // one record
+        expected.extend(9_u32.to_le_bytes());
+        expected.extend(b"orders/42");
+        expected.extend(1_700_000_000_000_063_u64.to_le_bytes()); // the end of a range of 64
+        expected.push(1); // held
+        expected.extend(1_u32.to_le_bytes());
+        expected.extend(b"a");
+        expected.extend(11_500_u64.to_le_bytes()); // expires, ms
+        expected.extend(1_u32.to_le_bytes()); // one waiter
+        expected.extend(2_u32.to_le_bytes());
+        expected.extend(b"bc");
+        expected.extend(2_000_000_u64.to_le_bytes()); // place
+        expected.extend(2_000_000_u64.to_le_bytes()); // beat, µs
+        expected.extend(10_500_000_000_u64.to_le_bytes()); // ttl, ns
+        expected.push(0); // does not poll
+        assert_eq!(state.to_bytes(), expected);
+        assert_eq!(State::from_bytes(&expected), Some(state));
+    }
+
+    #[test]
+    fn what_is_dropped_leaves_its_fence() {
+        let clock = ClockIdentity::of_this_process().unwrap();
+        let mut state = State::new(clock);
+        let name = Name::new("orders/42").unwrap();
+        let now = Now { lease: 1_000_000, wall: 7_000 };
+        let take = |token| Op::TakeOver {
+            token: Token::from_store(token),
+            ttl: Duration::from_secs(1),
+            floor: 0,
+            not_after: u64::MAX,
+        };
+        state.apply(&name, take("a"), now, &mut Vec::new());
+        state.void(clock);
+        assert!(state.is_empty());
+        let back = Now { wall: 5, ..now };
+        let reply = state.apply(&name, take("b"), back, &mut Vec::new());
+        assert_eq!(reply, Reply::Granted { fence: 7_064 }, "the wall clock was set back, and fences go on");
+    }
+}
