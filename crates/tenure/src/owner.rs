@@ -4,7 +4,10 @@
 //! it is one string, so that holding a name costs one key in the store, any tool can read who holds it, and a plain string compare
 //! decides ownership. A token of any other form is a foreign lock: it excludes us, and its owner is unknown.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
@@ -148,9 +151,13 @@ impl Session {
     }
 }
 
-/// What proves ownership of one lease: compared as a whole, never used again.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Token(Arc<str>);
+/// What proves ownership of one lease: compared as a whole, never used again. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Token {
+    /// The tokens that were read together lie in one text: a queue is read as often as it changes.
+    text: Arc<str>,
+    range: (u32, u32),
+}
 
 impl Token {
     /// A fresh token for a lease of this process.
@@ -159,16 +166,22 @@ impl Token {
         text.reserve(session.fields.len() + label.len() + 2);
         text.extend([":", &*session.fields, ":"]);
         text.extend(utf8_percent_encode(label, FIELD));
-        Token(text.into())
+        Token::from_store(&text)
     }
 
     /// A token as the store shows it: ours, or one of another library.
     pub(crate) fn from_store(text: &str) -> Self {
-        Token(text.into())
+        Token::part_of(&text.into(), 0..text.len()).expect("a text that is not too long")
+    }
+
+    /// A token that is a part of a text; `None` where the text has no such part.
+    pub(crate) fn part_of(text: &Arc<str>, range: Range<usize>) -> Option<Self> {
+        let (start, end) = (u32::try_from(range.start).ok()?, u32::try_from(range.end).ok()?);
+        text.get(range).map(|_| Token { text: Arc::clone(text), range: (start, end) })
     }
 
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        &self.text[self.range.0 as usize..self.range.1 as usize]
     }
 
     /// The session that it belongs to; `None` for a foreign lock.
@@ -190,7 +203,7 @@ impl Token {
     }
 
     fn fields(&self) -> Option<[&str; 6]> {
-        let mut fields = self.0.split(':');
+        let mut fields = self.as_str().split(':');
         let ours = [(); 6].map(|()| fields.next().unwrap_or_default());
         let is_hex = |field: &str, len| field.len() == len && field.bytes().all(|b| b.is_ascii_hexdigit());
         let [random, session, _, _, pid, _] = ours;
@@ -202,10 +215,36 @@ impl Token {
     }
 }
 
+impl PartialEq for Token {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Token {}
+
+impl PartialOrd for Token {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Token {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl Hash for Token {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
 impl fmt::Debug for Token {
     /// Enough to tell tokens apart in a log, not enough to use one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}…", self.0.chars().take(8).collect::<String>())
+        write!(f, "{}…", self.as_str().chars().take(8).collect::<String>())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Holder, Record, Waiter};
+use super::{Holder, RANGE, Record, Waiter};
 use crate::bytes::{Bytes, Put};
 use crate::owner::Token;
 
@@ -31,22 +31,26 @@ impl Record {
         }
     }
 
-    /// `None` for bytes that are no record.
-    pub(crate) fn take(bytes: &mut Bytes<'_>) -> Option<Self> {
+    /// `None` for bytes that are no record. `tokens` makes a token of each text, in the order of [`skim`](Self::skim).
+    pub(crate) fn take(
+        bytes: &mut Bytes<'_>,
+        tokens: &mut impl FnMut(&str) -> Option<Token>,
+    ) -> Option<Self> {
         let last = bytes.u64()?;
         let holder = match bytes.u8()? {
             FREE => None,
             kind @ (HELD | DETACHED) => Some(Holder {
-                token: Token::from_store(bytes.text()?),
+                token: tokens(bytes.text()?)?,
                 expires: bytes.u64()?,
                 detached: kind == DETACHED,
             }),
             _ => return None,
         };
-        let mut queue = Vec::new();
-        for _ in 0..bytes.u32()? {
+        let waiters = bytes.u32()?;
+        let mut queue = Vec::with_capacity(waiters.min(64) as usize);
+        for _ in 0..waiters {
             queue.push(Waiter {
-                token: Token::from_store(bytes.text()?),
+                token: tokens(bytes.text()?)?,
                 place: bytes.u64()?,
                 beat: bytes.u64()?,
                 ttl: Duration::from_nanos(bytes.u64()?),
@@ -54,6 +58,26 @@ impl Record {
             });
         }
         queue.is_sorted_by(|a, b| a.rank() < b.rank()).then_some(Record { last, holder, queue })
+    }
+
+    /// Reads past a record, and passes on the texts of its tokens, the holder's first. Returns that, if the name is held, and where
+    /// its range of fences starts.
+    pub(crate) fn skim<'a>(
+        bytes: &mut Bytes<'a>,
+        mut each: impl FnMut(&'a str),
+    ) -> Option<(Option<&'a str>, u64)> {
+        let start = bytes.u64()?.saturating_sub(RANGE - 1);
+        let mut holder = None;
+        if bytes.u8()? != FREE {
+            holder = Some(bytes.text()?);
+            bytes.u64()?;
+        }
+        holder.into_iter().for_each(&mut each);
+        for _ in 0..bytes.u32()? {
+            each(bytes.text()?);
+            bytes.take(8 + 8 + 8 + 1)?;
+        }
+        Some((holder, start))
     }
 }
 
@@ -64,6 +88,10 @@ mod tests {
 
     fn token(text: &str) -> Token {
         Token::from_store(text)
+    }
+
+    fn tokens(text: &str) -> Option<Token> {
+        Some(token(text))
     }
 
     fn contended() -> Record {
@@ -91,10 +119,21 @@ mod tests {
             let mut bytes = Vec::new();
             record.put(&mut bytes);
             let mut rest = Bytes(&bytes);
-            assert_eq!(Record::take(&mut rest).as_ref(), Some(&record));
+            assert_eq!(Record::take(&mut rest, &mut tokens).as_ref(), Some(&record));
             assert!(rest.is_empty());
+            let (mut rest, mut texts) = (Bytes(&bytes), Vec::new());
+            let holder = record.holder.as_ref().map(|holder| holder.token.as_str());
+            assert_eq!(
+                Record::skim(&mut rest, |text| texts.push(text)),
+                Some((holder, record.range_start()))
+            );
+            assert!(rest.is_empty());
+            let queue = record.queue.iter().map(|waiter| waiter.token.as_str());
+            assert_eq!(texts, holder.into_iter().chain(queue).collect::<Vec<_>>());
             for len in 0..bytes.len() {
-                assert_eq!(Record::take(&mut Bytes(&bytes[..len])), None, "cut off after {len} bytes");
+                let cut = &bytes[..len];
+                assert_eq!(Record::take(&mut Bytes(cut), &mut tokens), None, "cut off after {len} bytes");
+                assert_eq!(Record::skim(&mut Bytes(cut), |_| ()), None, "cut off after {len} bytes");
             }
         }
     }
@@ -105,6 +144,6 @@ mod tests {
         record.queue.reverse();
         let mut bytes = Vec::new();
         record.put(&mut bytes);
-        assert_eq!(Record::take(&mut Bytes(&bytes)), None);
+        assert_eq!(Record::take(&mut Bytes(&bytes), &mut tokens), None);
     }
 }

@@ -34,11 +34,6 @@ impl Record {
         holder.map(|holder| &holder.token)
     }
 
-    /// Whether the token holds the name under this fence.
-    pub(crate) fn is_granted(&self, token: &Token, fence: u64) -> bool {
-        self.is_held_by(token) && self.range_start() == fence
-    }
-
     /// Who is next ahead of a waiter, if nothing was heard of it for a while: a waiter, or the holder unless its lease outlives its process.
     pub(crate) fn silent_ahead_of(&self, token: &Token, now: Now) -> Option<&Token> {
         let index = self.queue.iter().position(|waiter| waiter.token == *token)?;
@@ -294,7 +289,7 @@ impl Record {
     }
 
     /// Where the holder's range starts.
-    fn range_start(&self) -> u64 {
+    pub(super) fn range_start(&self) -> u64 {
         self.last.saturating_sub(RANGE - 1)
     }
 

@@ -12,7 +12,8 @@ use tokio::task::AbortHandle;
 
 use super::faults::{Check, leaves_out};
 use super::post::Message;
-use super::{Place, Shared, index_of, session};
+use super::state::State;
+use super::{Place, Shared, session};
 use crate::backend::Grant;
 use crate::bytes::Bytes;
 use crate::name::Name;
@@ -106,12 +107,10 @@ impl Shared {
         }
     }
 
-    /// Whether the stripe says the same as the message.
-    fn is_granted(self: &Arc<Self>, name: &Name, grant: &Grant) -> bool {
+    /// Whether the stripe says the same as the message. If it can't be told, whoever waits looks by itself.
+    fn is_granted(&self, name: &Name, grant: &Grant) -> bool {
         let Ok(place) = self.place() else { return false };
-        let state = self.look(&place, index_of(name)).ok().flatten();
-        state.is_some_and(|state| {
-            state.record(name).is_some_and(|record| record.is_granted(&grant.token, grant.fence))
-        })
+        let says = |bytes: &[u8]| State::says_granted(bytes, name, &grant.token, grant.fence);
+        place.stripe(name).lock().look(&place, says).is_ok_and(|granted| granted == Some(true))
     }
 }

@@ -79,30 +79,20 @@ struct Place {
 }
 
 impl Place {
-    fn open(
+    fn new(
         dir: Directory,
         session_id: &SessionId,
+        session: SessionFiles,
         clock: ClockIdentity,
         process: u32,
         network_fs_allowed: bool,
     ) -> Result<Self, Error> {
-        session::sweep(&dir, &dir.list()?, process);
-        let mut tries = 0..SESSION_TRIES;
-        let session = loop {
-            if let Some(session) = SessionFiles::create(&dir, session_id, &clock)? {
-                break session;
-            }
-            tries.next().ok_or_else(|| {
-                let path = dir.path().display();
-                Error::unavailable(format!(
-                    "somebody removes files from {path} as they are made; stop that, and try again"
-                ))
-            })?;
-        };
         let stripes = (0..STRIPES).map(|index| Mutex::new(Stripe::new(index))).collect();
         let session_id = session_id.clone();
         let place = Place { dir, session_id, session, stripes, clock, process, network_fs_allowed };
-        stripe::sweep_all(&place)?;
+        let names = place.dir.list()?;
+        session::sweep(&place.dir, &names, process);
+        stripe::sweep_all(&place, &names)?;
         Ok(place)
     }
 
@@ -118,6 +108,28 @@ impl Place {
     fn is_dead(&self, token: &Token) -> bool {
         token.session().is_some_and(|id| session::is_dead(&self.dir, &id, self.process))
     }
+}
+
+/// Begins a session: with another id when somebody who swept was in its way.
+fn begin_session(
+    dir: &Directory,
+    clock: ClockIdentity,
+    process: u32,
+) -> Result<(Session, SessionFiles), Error> {
+    for _ in 0..SESSION_TRIES {
+        let session = Session::of_process(process);
+        if let Some(files) = SessionFiles::create(dir, session.id(), &clock)? {
+            return Ok((session, files));
+        }
+    }
+    Err(swept_away(dir))
+}
+
+fn swept_away(dir: &Directory) -> Error {
+    let path = dir.path().display();
+    Error::unavailable(format!(
+        "somebody removes files from {path} as they are made; stop that, and try again"
+    ))
 }
 
 impl Drop for Place {
@@ -152,8 +164,8 @@ impl FileDomain {
         let clock = ClockIdentity::of_this_process()?;
         let process = platform::process_identity(&clock)?;
         let dir = Directory::open(path.as_deref(), network_fs_allowed)?;
-        let session = Session::of_process(process);
-        let place = Place::open(dir, session.id(), clock, process, network_fs_allowed)?;
+        let (session, files) = begin_session(&dir, clock, process)?;
+        let place = Place::new(dir, session.id(), files, clock, process, network_fs_allowed)?;
         Ok(FileDomain(Arc::new(Shared {
             session,
             pid: std::process::id(),
@@ -261,7 +273,9 @@ impl Shared {
         if Arc::ptr_eq(&place, removed) {
             let dir = removed.dir.reopen(removed.network_fs_allowed)?;
             let (clock, process, allowed) = (removed.clock, removed.process, removed.network_fs_allowed);
-            *place = Arc::new(Place::open(dir, self.session.id(), clock, process, allowed)?);
+            let id = self.session.id();
+            let files = SessionFiles::create(&dir, id, &clock)?.ok_or_else(|| swept_away(&dir))?;
+            *place = Arc::new(Place::new(dir, id, files, clock, process, allowed)?);
             self.post.forget_all();
             self.listener.stop();
         }
@@ -365,7 +379,7 @@ impl Shared {
     /// What a stripe holds; `None` when somebody is in the way.
     fn look(self: &Arc<Self>, place: &Arc<Place>, index: usize) -> Result<Option<State>, Error> {
         let mut stripe = place.stripes[index].lock();
-        if let Some(state) = stripe.look(place)? {
+        if let Some(state) = stripe.look(place, State::from_bytes)? {
             return Ok(Some(state));
         }
         match stripe.change(place, |state, _| state.clone())? {

@@ -59,14 +59,22 @@ impl SessionFiles {
         let unborn = unborn_name(id);
         let mut lock = dir.create(&unborn)?;
         match fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
+            Err(Errno::AGAIN | Errno::ACCESS) => {
+                // Whoever looks at it removes it next; it must not be in the way of another try before that.
+                dir.remove(&unborn);
+                return Ok(None);
+            }
             answer => answer.map_err(|error| dir.trouble("locked", error))?,
         }
         let about = format!("boot {}\npid {}\n", hex(&clock.boot), std::process::id());
         lock.write_all(about.as_bytes()).map_err(|error| dir.io_trouble("written", &error))?;
         let pipe = pipe_name(id);
         dir.create_pipe(&pipe)?;
-        let reader = dir.open_pipe(&pipe, OFlags::RDWR).map_err(|error| dir.trouble("opened", error))?;
+        let reader = match dir.open_pipe(&pipe, OFlags::RDWR) {
+            // Without the file above, which was taken for a dead one's, it looked like what one left behind.
+            Err(Errno::NOENT) => return Ok(None),
+            answer => answer.map_err(|error| dir.trouble("opened", error))?,
+        };
         if !dir.rename(&unborn, &lock_name(id))? {
             dir.remove(&pipe);
             return Ok(None);

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!     0  short data of slot 0, up to its header
-//! 2,008  header of slot 0
-//! 2,040  the mark: anything but zeros says that the file is dead, and has been replaced or will be
-//! 2,056  header of slot 1
-//! 2,088  short data of slot 1, from its header on
-//! 4,096  long data of slot 0                                 (1 MiB at most)
-//! 4,096 + 1 MiB  long data of slot 1
+//! 4,056  header of slot 0
+//! 4,088  the mark: anything but zeros says that the file is dead, and has been replaced or will be
+//! 4,104  header of slot 1
+//! 4,136  short data of slot 1, from its header on
+//! 8,192  long data of slot 0                                 (1 MiB at most)
+//! 8,192 + 1 MiB  long data of slot 1
 //! ```
 //!
-//! A slot with short data is one write within one page, which no kill can cut in two; long data are written before the header that
+//! A slot with short data is one write within one page of memory, which no kill can cut in two; long data are written before the header that
 //! announces them. So whatever is damaged was damaged by something else, and is never read as a grant: only after a power cut, which
 //! another boot id tells, the slot that is whole counts. Headers and mark lie together, so that whoever knows what a slot holds needs
 //! to read no more.
@@ -24,12 +24,13 @@ use crate::bytes::{Bytes, Put};
 
 const MAGIC: &[u8; 8] = b"tenure1\n";
 const HEADER: usize = 32;
-const PAGE: usize = 4_096;
+/// What one read gets: both slots with short data, each in a page of memory of its own.
+const BOTH: usize = 8_192;
 /// The longest data that lie beside their header.
-const SHORT: usize = 2_008;
-const MARK: Range<usize> = SHORT + HEADER..PAGE - SHORT - HEADER;
+const SHORT: usize = 4_056;
+const MARK: Range<usize> = SHORT + HEADER..BOTH - SHORT - HEADER;
 /// Both headers, and the mark between them.
-const HEAD: Range<usize> = SHORT..PAGE - SHORT;
+const HEAD: Range<usize> = SHORT..BOTH - SHORT;
 /// The longest data of a slot.
 pub(super) const LONGEST: usize = 1 << 20;
 
@@ -91,10 +92,10 @@ impl Header {
     }
 
     /// Its data, if they are whole.
-    fn data(self, file: &File, page: &[u8; PAGE]) -> io::Result<Option<Vec<u8>>> {
+    fn data(self, file: &File, both: &[u8; BOTH]) -> io::Result<Option<Vec<u8>>> {
         let data = if self.len <= SHORT {
-            let start = if self.slot() == 0 { SHORT - self.len } else { PAGE - SHORT };
-            page[start..start + self.len].to_vec()
+            let start = if self.slot() == 0 { SHORT - self.len } else { BOTH - SHORT };
+            both[start..start + self.len].to_vec()
         } else {
             let mut data = vec![0; self.len];
             if !read_all(file, &mut data, long_data_at(self.slot()))? {
@@ -127,7 +128,7 @@ fn slot_of(seq: u64) -> usize {
 }
 
 fn long_data_at(slot: usize) -> u64 {
-    (PAGE + slot * LONGEST) as u64
+    (BOTH + slot * LONGEST) as u64
 }
 
 /// Fills the buffer; false when the file is too short.
@@ -147,14 +148,14 @@ pub(super) fn read_head(file: &File) -> io::Result<Option<Head>> {
 
 /// What counts now; `None` when nothing in the file is whole. Without the lock, a write may be under way: then the slot before it is read.
 pub(super) fn read(file: &File) -> io::Result<Option<Image>> {
-    let mut page = [0; PAGE];
-    if !read_all(file, &mut page, 0)? {
+    let mut both = [0; BOTH];
+    if !read_all(file, &mut both, 0)? {
         return Ok(None);
     }
-    let Head { headers, is_dead } = Head::of(&page[HEAD]);
+    let Head { headers, is_dead } = Head::of(&both[HEAD]);
     let mut is_damaged = headers.iter().any(Option::is_none);
     for header in headers.into_iter().rev().flatten() {
-        if let Some(data) = header.data(file, &page)? {
+        if let Some(data) = header.data(file, &both)? {
             return Ok(Some(Image { header, data, is_damaged, is_dead }));
         }
         is_damaged = true;
@@ -184,7 +185,7 @@ pub(super) fn write(file: &File, header: Header, data: &[u8]) -> io::Result<()> 
 
 /// Writes a whole new file, whose last write has this number.
 pub(super) fn write_new(file: &File, seq: u64, data: &[u8]) -> io::Result<()> {
-    file.write_all_at(&[0; PAGE], 0)?;
+    file.write_all_at(&[0; BOTH], 0)?;
     write(file, Header::of(seq - 1, &[]), &[])?;
     write(file, Header::of(seq, data), data)
 }
@@ -222,19 +223,19 @@ mod tests {
         let file = file();
         write_new(&file, 5, b"five").unwrap();
         write(&file, Header::of(6, b"sixth"), b"sixth").unwrap();
-        assert_eq!(bytes(&file, 2_003..2_008), b"sixth", "ends where its header begins");
-        assert_eq!(bytes(&file, 2_088..2_092), b"five", "begins where its header ends");
-        assert_eq!(bytes(&file, 2_040..2_056), [0; 16], "no mark");
+        assert_eq!(bytes(&file, 4_051..4_056), b"sixth", "ends where its header begins");
+        assert_eq!(bytes(&file, 4_136..4_140), b"five", "begins where its header ends");
+        assert_eq!(bytes(&file, 4_088..4_104), [0; 16], "no mark");
         let mut header = b"tenure1\n".to_vec();
         header.extend(6_u64.to_le_bytes());
         header.extend(5_u32.to_le_bytes());
         header.extend(crc32fast::hash(b"sixth").to_le_bytes());
         header.extend(crc32fast::hash(&header).to_le_bytes());
         header.extend([0; 4]);
-        assert_eq!(bytes(&file, 2_008..2_040), header);
-        let long = vec![7; 3_000];
+        assert_eq!(bytes(&file, 4_056..4_088), header);
+        let long = vec![7; 5_000];
         write(&file, Header::of(7, &long), &long).unwrap();
-        assert_eq!(bytes(&file, 4_096 + (1 << 20)..4_096 + (1 << 20) + 3_000), long);
+        assert_eq!(bytes(&file, 8_192 + (1 << 20)..8_192 + (1 << 20) + 5_000), long);
     }
 
     #[test]

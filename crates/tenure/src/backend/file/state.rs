@@ -1,8 +1,11 @@
 //! What one stripe holds: the records of its names, and how high their fences have been.
 
+use std::sync::Arc;
+
 use super::platform::ClockIdentity;
 use crate::bytes::{Bytes, Put};
 use crate::name::Name;
+use crate::owner::Token;
 use crate::record::{Now, Op, Record, Reply, Wake};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,12 +78,42 @@ impl State {
     /// `None` for bytes that are no state.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut bytes = Bytes(bytes);
-        let (clock, floor) = (ClockIdentity::take(&mut bytes)?, bytes.u64()?);
+        let (clock, floor, count) = (ClockIdentity::take(&mut bytes)?, bytes.u64()?, bytes.u32()?);
+        let (mut rest, mut texts) = (bytes, String::with_capacity(bytes.0.len()));
+        for _ in 0..count {
+            rest.text()?;
+            Record::skim(&mut rest, |text| texts.push_str(text))?;
+        }
+        let (texts, mut end) = (Arc::from(texts), 0);
+        let mut tokens = |text: &str| {
+            let start = end;
+            end += text.len();
+            Token::part_of(&texts, start..end)
+        };
         let mut records = Vec::new();
-        for _ in 0..bytes.u32()? {
-            records.push((Name::new(bytes.text()?).ok()?, Record::take(&mut bytes)?));
+        for _ in 0..count {
+            records.push((Name::new(bytes.text()?).ok()?, Record::take(&mut bytes, &mut tokens)?));
         }
         bytes.is_empty().then_some(State { clock, floor, records })
+    }
+
+    pub(super) fn clock_of(bytes: &[u8]) -> Option<ClockIdentity> {
+        ClockIdentity::take(&mut Bytes(bytes))
+    }
+
+    /// Whether these bytes say that a token holds a name under this fence; `None` for bytes that are no state.
+    pub(super) fn says_granted(bytes: &[u8], name: &Name, token: &Token, fence: u64) -> Option<bool> {
+        let mut bytes = Bytes(bytes);
+        ClockIdentity::take(&mut bytes)?;
+        bytes.u64()?;
+        for _ in 0..bytes.u32()? {
+            let is_it = bytes.text()? == name.as_str();
+            let granted = Record::skim(&mut bytes, |_| ())?;
+            if is_it {
+                return Some(granted == (Some(token.as_str()), fence));
+            }
+        }
+        Some(false)
     }
 }
 
@@ -89,7 +122,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::owner::Token;
     use crate::record::Wait;
 
     /// As docs/protocol.md describes them. Another implementation relies on it.

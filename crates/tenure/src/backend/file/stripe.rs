@@ -189,14 +189,19 @@ impl Stripe {
         Ok(is_replaced)
     }
 
-    /// What the stripe holds, without the lock; `None` when it can't be told without.
-    pub(super) fn look(&mut self, place: &Place) -> Result<Option<State>, Error> {
+    /// What the stripe holds, as it is read by `read`, without the lock; `None` when it can't be told without.
+    pub(super) fn look<T>(
+        &mut self,
+        place: &Place,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
         for _ in 0..3 {
             if self.open.is_none() {
                 self.open = highest(place, self.index)?;
             }
             let Some(generation) = &self.open else {
-                return Ok((!place.is_removed()).then(|| State::new(place.clock)));
+                let nothing = State::new(place.clock).to_bytes();
+                return Ok(read(&nothing).filter(|_| !place.is_removed()));
             };
             let now = super::now();
             if generation.was_removed(now) {
@@ -211,8 +216,10 @@ impl Stripe {
                 self.open = None;
                 continue;
             }
-            if let Some(state) = State::from_bytes(&image.data).filter(|state| state.clock == place.clock) {
-                return Ok(Some(state));
+            if State::clock_of(&image.data) == Some(place.clock)
+                && let Some(seen) = read(&image.data)
+            {
+                return Ok(Some(seen));
             }
         }
         Ok(None)
@@ -410,9 +417,8 @@ pub(super) fn sweep_drafts(place: &Place, names: &[String]) {
 }
 
 /// Removes what replacing left behind, for all stripes.
-pub(super) fn sweep_all(place: &Place) -> Result<(), Error> {
-    let names = place.dir.list()?;
-    sweep_drafts(place, &names);
+pub(super) fn sweep_all(place: &Place, names: &[String]) -> Result<(), Error> {
+    sweep_drafts(place, names);
     let mut indices: Vec<usize> = names.iter().filter_map(|name| index_of(name)).collect();
     indices.sort_unstable();
     // More than one file of a stripe: all but one are dead.
