@@ -74,7 +74,8 @@ fn front_and_minder_killed_the_name_is_free_when_all_is_gone() {
         kill_process(pid, Signal::STOP).unwrap();
         eventually("it is stopped", || state(pid) == Some('T'));
     }
-    for pid in [running.pid(), minder] {
+    // The minder first: one that is stopped is continued when its parent dies.
+    for pid in [minder, running.pid()] {
         kill_process(pid, Signal::KILL).unwrap();
     }
     assert_eq!(running.finish().code, -1);
