@@ -15,6 +15,7 @@ use tenure::Fence;
 use crate::args::Run;
 use crate::exit_code;
 use crate::sys::{self, Mask};
+use crate::tree;
 use crate::wire::Relayed;
 
 /// Which process group the command runs in.
@@ -82,6 +83,14 @@ impl Child {
         self.pid
     }
 
+    /// Its process group.
+    pub(crate) fn group(&self) -> Pid {
+        match self.group {
+            Group::Own => self.pid,
+            Group::Shared(group) => group,
+        }
+    }
+
     /// Its process group, when it has one of its own.
     pub(crate) fn own_group(&self) -> Option<Pid> {
         matches!(self.group, Group::Own).then_some(self.pid)
@@ -89,12 +98,12 @@ impl Child {
 
     /// Passes a signal on, unless the terminal has sent it to the command as well.
     pub(crate) fn forward(&self, relayed: Relayed) {
-        // Once it was reaped, its number may be another's.
-        if self.exit_code.is_some() {
-            return;
-        }
+        let has_ended = self.exit_code.is_some();
         let _ = match self.group {
+            // Once it was reaped, its number may be another's, unless its group is still there.
+            Group::Own if has_ended && !tree::has_group(self.pid) => Ok(()),
             Group::Own => kill_process_group(self.pid, relayed.signal),
+            Group::Shared(_) if has_ended => Ok(()),
             Group::Shared(_) if relayed.from_terminal => Ok(()),
             Group::Shared(_) => kill_process(self.pid, relayed.signal),
         };

@@ -21,8 +21,6 @@ use crate::sys::SignalFd;
 use crate::tree::{self, Change};
 use crate::wire::{self, Relayed, Told};
 
-/// How often all that is left is killed again, until nothing is.
-const SWEEP: Duration = Duration::from_millis(5);
 /// How long to sleep when nothing is to be watched.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3_600);
 
@@ -98,7 +96,7 @@ impl Front {
                     Change::NoChild => return exit_code::LOST,
                 }
             }
-            self.sleep(SWEEP, false);
+            self.sleep(tree::SWEEP, false);
             while self.signals.next().is_some() {}
         }
     }

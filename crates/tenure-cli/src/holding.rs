@@ -1,7 +1,9 @@
 //! The time in which the command runs: until it ends, or has to be stopped.
+//!
+//! It ends with the process that was started; what that leaves behind is not waited for. After a signal to end it is otherwise: the same signal went
+//! to all of its process group, where others may take longer to end, and the name is kept for them.
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::time::Duration;
 use tenure::Tenure;
 
 use crate::child::Child;
@@ -9,9 +11,6 @@ use crate::deadline::{Moment, Plan, Watch};
 use crate::output::{escaped, say};
 use crate::signals::{Event, Events};
 use crate::tree::{self, Change};
-
-/// How often all that is left is killed again, until nothing is.
-const SWEEP: Duration = Duration::from_millis(5);
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +43,7 @@ pub(crate) struct Holding<'a> {
     watch: &'a Watch,
     front: Pid,
     course: Course,
+    was_told_to_end: bool,
 }
 
 impl<'a> Holding<'a> {
@@ -56,7 +56,7 @@ impl<'a> Holding<'a> {
         watch: &'a Watch,
         front: Pid,
     ) -> Self {
-        Holding { child, events, tenure, plan, watch, front, course: Course::Running }
+        Holding { child, events, tenure, plan, watch, front, course: Course::Running, was_told_to_end: false }
     }
 
     /// Until the command has ended, or nothing is left of it.
@@ -68,9 +68,9 @@ impl<'a> Holding<'a> {
             }
             let (now, is_running) = (Moment::now(), matches!(self.course, Course::Running));
             let next = match self.course {
-                Course::Running => self.plan.look_at(now),
+                Course::Running if self.child.exit_code().is_none() => self.plan.look_at(now),
                 Course::Ending { kill_at } => kill_at,
-                Course::Killing { .. } => now.after(SWEEP),
+                Course::Running | Course::Killing { .. } => now.after(tree::SWEEP),
             };
             tokio::select! {
                 biased;
@@ -85,7 +85,11 @@ impl<'a> Holding<'a> {
 
     fn happened(&mut self, event: Event) {
         match event {
-            Event::Signal(relayed) => self.child.forward(relayed),
+            Event::Signal(relayed) => {
+                let to_end = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+                self.was_told_to_end |= to_end.contains(&relayed.signal);
+                self.child.forward(relayed);
+            }
             Event::FrontGone => self.course = Course::Killing { ended: Ended::FrontGone },
             // Every step looks at the children.
             Event::Child => {}
@@ -98,7 +102,9 @@ impl<'a> Holding<'a> {
         let now = Moment::now();
         match self.course {
             Course::Running => {
-                if let Some(code) = self.child.exit_code() {
+                if let Some(code) = self.child.exit_code()
+                    && !(self.was_told_to_end && tree::has_group(self.child.group()))
+                {
                     return Some(self.ended_by_itself(code));
                 }
                 if self.plan.look(now, self.tenure.remaining()) {

@@ -4,9 +4,13 @@
 //! the command started stays below them, in whatever process group or session, and *no child is left* means that nothing is.
 
 use std::fs;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, wait};
+
+/// How often all that is left is looked at, or killed, again.
+pub(crate) const SWEEP: Duration = Duration::from_millis(5);
 
 /// Makes orphans below this process its children.
 pub(crate) fn adopt_orphans() -> std::io::Result<()> {
@@ -54,10 +58,16 @@ pub(crate) fn kill(group: Option<Pid>) {
     }
 }
 
+/// Whether a process below this one is in the group, and has not ended.
+pub(crate) fn has_group(group: Pid) -> bool {
+    descendants().iter().any(|process| process.group == group.as_raw_pid() && !process.has_ended)
+}
+
 struct Process {
     pid: Pid,
     parent: i32,
     group: i32,
+    has_ended: bool,
 }
 
 /// All processes below this one.
@@ -90,9 +100,10 @@ impl Process {
 
     /// The line is `pid (name) state parent group …`, and a name may have anything in it.
     fn parse(pid: Pid, stat: &str) -> Option<Self> {
-        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(1);
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        let has_ended = matches!(fields.next()?, "Z" | "X");
         let mut number = || fields.next()?.parse().ok();
-        Some(Process { pid, parent: number()?, group: number()? })
+        Some(Process { pid, parent: number()?, group: number()?, has_ended })
     }
 }
 
@@ -104,7 +115,8 @@ mod tests {
     fn a_name_may_have_anything_in_it() {
         let pid = Pid::from_raw(7).unwrap();
         let process = Process::parse(pid, "7 (a) R 1 (b) S 3 4 5 0 -1").unwrap();
-        assert_eq!((process.parent, process.group), (3, 4));
+        assert_eq!((process.parent, process.group, process.has_ended), (3, 4, false));
+        assert!(Process::parse(pid, "7 (a) Z 3 4").unwrap().has_ended);
         assert!(Process::parse(pid, "7 (a").is_none());
     }
 

@@ -2,7 +2,7 @@
 
 use rustix::process::{Signal, kill_process};
 
-use crate::support::{Place, Running, eventually, state};
+use crate::support::{Place, Running, eventually, parent, state};
 
 /// A script that writes down the signals that it gets, and ends with QUIT.
 const LISTEN: &str = r#"
@@ -56,7 +56,23 @@ fn without_a_terminal_the_whole_tree_is_signalled() {
     place.pid("grandchild");
     running.signal(Signal::TERM);
     assert_eq!(running.finish().code, 143);
-    eventually("the grandchild ends as well", || place.is_lifeless());
+    assert!(place.is_lifeless(), "the grandchild has ended as well");
+    place.assert_nothing_left();
+}
+
+// B4
+#[test]
+fn after_a_signal_the_name_is_kept_until_the_whole_group_has_ended() {
+    let place = Place::new();
+    let slow = "trap 'while ! [ -e go ]; do sleep .01; done; exit' TERM; echo \\$\\$ > pid; while :; do sleep .01; done";
+    let running = place.start_script(&[], &format!("sh -c \"{slow}\" & wait"));
+    let slow = place.pid("pid");
+    running.signal(Signal::TERM);
+    eventually("the command is gone", || parent(slow) == Some(running.minder()));
+    assert_eq!(place.end(&["run", "-w", ".1", "name", "true"]).code, 75);
+    std::fs::write(place.path("go"), "").unwrap();
+    assert_eq!(running.finish().code, 143);
+    assert!(place.is_lifeless());
     place.assert_nothing_left();
 }
 

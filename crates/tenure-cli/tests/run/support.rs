@@ -31,6 +31,11 @@ pub(crate) fn state(pid: Pid) -> Option<char> {
     stat(pid.as_raw_pid())?.first()?.chars().next()
 }
 
+/// The parent of a process.
+pub(crate) fn parent(pid: Pid) -> Option<Pid> {
+    Pid::from_raw(stat(pid.as_raw_pid())?.get(1)?.parse().ok()?)
+}
+
 /// State, parent, group and so on of a process.
 fn stat(pid: i32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
