@@ -2,19 +2,18 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{
     Pid, Signal, WaitStatus, getpgrp, getpid, getppid, kill_process, kill_process_group,
-    set_parent_process_death_signal,
+    set_parent_process_death_signal, setpgid,
 };
 use tenure::Fence;
 
 use crate::args::Run;
 use crate::exit_code;
-use crate::sys::{self, Mask};
+use crate::signals;
+use crate::sys::{Mask, Program};
 use crate::tree;
 use crate::wire::Relayed;
 
@@ -54,28 +53,23 @@ impl Child {
         fence: Fence,
         group: Group,
         mask: Mask,
-        lifeline: Option<OwnedFd>,
+        lifeline: Option<&OwnedFd>,
     ) -> io::Result<Self> {
-        let parent = getpid();
-        let mut command = Command::new(&run.command[0]);
-        command.args(&run.command[1..]).env("TENURE_NAME", &run.name).env("TENURE_FENCE", fence.to_string());
-        command.process_group(match group {
-            Group::Own => 0,
-            Group::Shared(group) => group.as_raw_pid(),
-        });
-        sys::before_exec(&mut command, move || {
+        let own = [("TENURE_NAME", run.name.clone()), ("TENURE_FENCE", fence.to_string())];
+        let inherited = std::env::vars_os().filter(|(name, _)| own.iter().all(|(ours, _)| name != ours));
+        let environment = inherited.chain(own.iter().map(|(name, value)| (name.into(), value.into())));
+        let program = Program::new(run.command.iter().cloned(), environment)?;
+        let (parent, leader) = (getpid(), if let Group::Shared(group) = group { Some(group) } else { None });
+        // SIGPIPE is ignored by Rust programs, and by no others.
+        let caught: Vec<Signal> = signals::forwarded().chain([Signal::CHILD, Signal::PIPE]).collect();
+        let pid = program.spawn(&caught, &mask, || {
+            setpgid(None, leader)?;
             set_parent_process_death_signal(Some(Signal::KILL))?;
             if getppid() != Some(parent) {
-                return Err(Errno::CHILD.into());
+                return Err(Errno::CHILD);
             }
-            if let Some(lifeline) = &lifeline {
-                fcntl_setfd(lifeline, FdFlags::empty())?;
-            }
-            mask.set();
-            Ok(())
-        });
-        let id = command.spawn()?.id();
-        let pid = i32::try_from(id).ok().and_then(Pid::from_raw).expect("a process has a number");
+            lifeline.map_or(Ok(()), |lifeline| fcntl_setfd(lifeline, FdFlags::empty()))
+        })?;
         Ok(Child { pid, group, exit_code: None })
     }
 

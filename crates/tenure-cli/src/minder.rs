@@ -45,7 +45,10 @@ impl Minder<'_> {
         setpgid(None, None)?;
         tree::adopt_orphans()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(self.acquire_and_run())
+        let code = runtime.block_on(self.acquire_and_run());
+        // The process ends here, and all that the runtime has with it.
+        std::mem::forget(runtime);
+        code
     }
 
     async fn acquire_and_run(self) -> io::Result<u8> {
@@ -127,7 +130,7 @@ impl Minder<'_> {
         if let Some(lifeline) = &lifeline {
             events.give_lifeline(lifeline);
         }
-        Child::start(self.run, guard.fence(), self.group, self.mask, lifeline).map_err(|error| {
+        Child::start(self.run, guard.fence(), self.group, self.mask, lifeline.as_ref()).map_err(|error| {
             output::not_started(&self.run.command[0].to_string_lossy(), &error);
             exit_code::of_start(&error)
         })

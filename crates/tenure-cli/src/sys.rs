@@ -1,21 +1,24 @@
-//! What has no safe form: fork, signal masks, signalfd, memory shared with a child, code between fork and exec.
+//! What has no safe form: fork, starting a program, signal masks, signalfd, memory shared with a child.
 //!
 //! The one file with `unsafe`. Signals are blocked and read from a descriptor rather than caught, so that what the command inherits is what
 //! `tenure` was given: an ignored signal stays ignored.
 #![expect(unsafe_code, reason = "these calls have no safe form; each says why it is sound")]
 
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::unix::ffi::OsStringExt;
 use std::ptr;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::process::{Pid, Signal};
 
 use crate::deadline::Watch;
+
+/// What a new process may use of a stack before exec, besides its arguments.
+const STACK: usize = 64 * 1024;
 
 /// Which side of a fork this is.
 pub(crate) enum Forked {
@@ -35,13 +38,106 @@ pub(crate) fn fork() -> io::Result<Forked> {
     }
 }
 
-/// Runs `prepare` in the new process, between fork and exec. It may only make system calls: no allocation, no locks.
-pub(crate) fn before_exec(
-    command: &mut Command,
-    prepare: impl Fn() -> io::Result<()> + Send + Sync + 'static,
-) {
-    // SAFETY: the one caller, `child::start`, passes a closure that makes system calls and nothing else.
-    unsafe { command.pre_exec(prepare) };
+/// A program with its arguments and environment, as exec takes them.
+pub(crate) struct Program {
+    strings: Vec<CString>,
+    args: Vec<*const libc::c_char>,
+    environment: Vec<*const libc::c_char>,
+}
+
+impl Program {
+    /// The first argument is what to look for in PATH.
+    ///
+    /// # Errors
+    /// When one of them has a NUL in it.
+    pub(crate) fn new(
+        args: impl Iterator<Item = OsString>,
+        environment: impl Iterator<Item = (OsString, OsString)>,
+    ) -> io::Result<Self> {
+        let mut strings = args.map(|arg| CString::new(arg.into_vec())).collect::<Result<Vec<_>, _>>()?;
+        let count = strings.len();
+        for (name, value) in environment {
+            let variable = [name.into_vec(), value.into_vec()].join(&b'=');
+            strings.push(CString::new(variable)?);
+        }
+        let pointers = |strings: &[CString]| {
+            strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect::<Vec<_>>()
+        };
+        let (args, environment) = (pointers(&strings[..count]), pointers(&strings[count..]));
+        Ok(Program { strings, args, environment })
+    }
+
+    /// Starts it, after `prepare` in the new process, which may only make system calls: no allocation, no locks, no panic. The signals in
+    /// `caught` get their default action, and the mask is `mask`.
+    ///
+    /// The new process borrows the memory of this one until exec, and this one waits as long: nothing is copied, which fork would do
+    /// with every page that either of them touches (half a millisecond). posix_spawn(3) is made the same way, but can't do all of `prepare`.
+    ///
+    /// # Errors
+    /// Those of `prepare` and of execvp(3).
+    pub(crate) fn spawn(
+        &self,
+        caught: &[Signal],
+        mask: &Mask,
+        prepare: impl Fn() -> rustix::io::Result<()>,
+    ) -> io::Result<Pid> {
+        // For a file that is no program, execvp makes a copy of the arguments for a shell.
+        let stack_size = STACK + self.strings.len() * size_of::<usize>();
+        let mut stack = Vec::<MaybeUninit<u128>>::with_capacity(stack_size / size_of::<u128>());
+        let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
+        let mut spawning = Spawning { program: self, caught, mask, prepare: &prepare, errno: 0 };
+        // No handler of this process may run in the new one.
+        let before = Mask::full().block();
+        // SAFETY: the stack is aligned, grows down from its end, and outlives the new process's use of it, as does `spawning`, since CLONE_VFORK
+        // suspends this thread until the new process has called exec or has ended. `run` makes system calls only.
+        let pid = unsafe {
+            libc::clone(
+                Spawning::run,
+                top.cast(),
+                libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+                (&raw mut spawning).cast(),
+            )
+        };
+        let error = io::Error::last_os_error();
+        before.set();
+        let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or(error)?;
+        if spawning.errno == 0 {
+            return Ok(pid);
+        }
+        let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+        Err(io::Error::from_raw_os_error(spawning.errno))
+    }
+}
+
+/// What the new process needs, in the memory of the one that starts it.
+struct Spawning<'a> {
+    program: &'a Program,
+    caught: &'a [Signal],
+    mask: &'a Mask,
+    prepare: &'a dyn Fn() -> rustix::io::Result<()>,
+    /// Why there is no new program.
+    errno: i32,
+}
+
+impl Spawning<'_> {
+    extern "C" fn run(spawning: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: `spawn` passes one of these, and does not touch it until this process has ended or called exec.
+        let spawning = unsafe { &mut *spawning.cast::<Spawning<'_>>() };
+        for signal in spawning.caught {
+            // SAFETY: sets the default action, in this process only.
+            unsafe { libc::signal(signal.as_raw(), libc::SIG_DFL) };
+        }
+        if let Err(error) = (spawning.prepare)() {
+            spawning.errno = error.raw_os_error();
+            return 1;
+        }
+        spawning.mask.set();
+        let Program { args, environment, .. } = spawning.program;
+        // SAFETY: both lists end with a null pointer, and their strings live in `program`. The call does not allocate.
+        unsafe { libc::execvpe(args[0], args.as_ptr(), environment.as_ptr()) };
+        spawning.errno = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL);
+        1
+    }
 }
 
 /// A [`Watch`] that this process and those that it forks see alike.
@@ -81,6 +177,16 @@ impl Mask {
             unsafe { libc::sigaddset(&raw mut set, signal.as_raw()) };
         }
         Mask(set)
+    }
+
+    /// All there are.
+    fn full() -> Self {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: `sigfillset` initialises the set.
+        unsafe {
+            libc::sigfillset(set.as_mut_ptr());
+            Mask(set.assume_init())
+        }
     }
 
     /// Blocks these signals as well; returns what was blocked before.
