@@ -147,6 +147,24 @@ fn a_whole_tree_that_was_stopped_too_long_ends() {
     place.assert_nothing_left();
 }
 
+// B4
+#[test]
+fn done_after_the_loss_is_lost() {
+    let place = Place::new();
+    let script = "echo $$ > pid; while ! [ -e go ]; do sleep .01; done";
+    let running = place.start_script(&["--ttl", "300ms"], script);
+    let pid = place.pid("pid");
+    let both = [running.pid(), running.minder()];
+    both.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
+    assert_eq!(place.start(&["run", "name", "true"]).finish().code, 0, "the lease expired");
+    fs::write(place.path("go"), "").unwrap();
+    eventually("the command ends by itself", || !lives(pid));
+    both.iter().for_each(|pid| kill_process(*pid, Signal::CONT).unwrap());
+    let done = running.finish();
+    assert_eq!(done.code, 79, "{done:?}");
+    place.assert_nothing_left();
+}
+
 // B4, R1.5
 #[test]
 fn a_lost_lease_stops_the_command_in_time() {

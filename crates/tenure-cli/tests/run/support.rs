@@ -86,16 +86,18 @@ impl Place {
         pid.unwrap()
     }
 
-    /// A command in this place: without a terminal, with the directory for its locks, and with a mark by which it is found again.
+    /// A command in this place, with the directory for its locks, and with a mark by which it is found again. env(1) becomes it, under the
+    /// same number; whoever runs these tests may ignore signals, and the command does not.
     pub(crate) fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
+        let mut command = Command::new("env");
+        command.args(["--default-signal", program]);
         command.env("TENURE_URL", format!("file://{}", self.locks().display()));
         command.env("TENURE_TEST", &self.mark).env("PLACE", &self.dir).current_dir(&self.dir);
         command.stdin(Stdio::null());
         command
     }
 
-    /// `tenure` with these arguments. setsid(1) becomes it, under the same number.
+    /// `tenure` with these arguments, without a terminal. setsid(1) becomes it.
     pub(crate) fn tenure(&self, args: &[&str]) -> Command {
         let mut command = self.command("setsid");
         command.arg(env!("CARGO_BIN_EXE_tenure")).args(args);
