@@ -58,6 +58,32 @@ fn its_minder_killed_it_kills_the_command_before_the_next_begins() {
     assert_no_overlap(&place);
 }
 
+/// What the command starts may close all descriptors: then the front keeps the name, until it has killed it.
+// B4
+#[test]
+fn its_minder_killed_the_front_keeps_the_name_for_what_closed_the_lifeline() {
+    let place = Place::new();
+    let script = r#"exec bash -c '
+        for fd in /proc/$$/fd/*; do
+            case $(readlink $fd) in */lifeline-*) eval "exec ${fd##*/}>&-"; touch closed ;; esac
+        done
+        sleep 600 & echo $! > grandchild
+        wait'"#;
+    let running = place.start_script(&["--ttl", "1h"], script);
+    let (grandchild, minder) = (place.pid("grandchild"), running.minder());
+    assert!(place.path("closed").exists());
+    let next = place.start_script(&[], NEXT);
+    running.signal(Signal::STOP);
+    eventually("it is stopped", || state(running.pid()) == Some('T'));
+    kill_process(minder, Signal::KILL).unwrap();
+    assert_eq!(place.end(&["run", "-w", ".3", "name", "true"]).code, 75);
+    assert!(lives(grandchild));
+    running.signal(Signal::CONT);
+    assert_eq!(running.finish().code, 79);
+    assert_eq!(next.finish().code, 0);
+    assert_no_overlap(&place);
+}
+
 // B4
 #[test]
 fn front_and_minder_killed_the_name_is_free_when_all_is_gone() {
@@ -130,7 +156,7 @@ fn stopped_for_longer_than_its_lease_it_goes_on() {
 #[test]
 fn a_whole_tree_that_was_stopped_too_long_ends() {
     let place = Place::new();
-    let running = place.start_script(&["--ttl", "300ms"], "echo $$ > pid; trap '' TERM; sleep 600");
+    let running = place.start_script(&["--ttl", "1s"], "echo $$ > pid; trap '' TERM; sleep 600");
     place.pid("pid");
     let all = place.processes();
     let each = |signal| {
@@ -152,7 +178,7 @@ fn a_whole_tree_that_was_stopped_too_long_ends() {
 fn done_after_the_loss_is_lost() {
     let place = Place::new();
     let script = "echo $$ > pid; while ! [ -e go ]; do sleep .01; done";
-    let running = place.start_script(&["--ttl", "300ms"], script);
+    let running = place.start_script(&["--ttl", "1s"], script);
     let pid = place.pid("pid");
     let both = [running.pid(), running.minder()];
     both.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
