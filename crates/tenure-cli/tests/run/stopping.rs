@@ -185,7 +185,8 @@ fn done_after_the_loss_is_lost() {
     assert_eq!(place.start(&["run", "name", "true"]).finish().code, 0, "the lease expired");
     fs::write(place.path("go"), "").unwrap();
     eventually("the command ends by itself", || !lives(pid));
-    both.iter().for_each(|pid| kill_process(*pid, Signal::CONT).unwrap());
+    // The minder first: a front that goes on kills one that hangs.
+    both.iter().rev().for_each(|pid| kill_process(*pid, Signal::CONT).unwrap());
     let done = running.finish();
     assert_eq!(done.code, 79, "{done:?}");
     place.assert_nothing_left();
