@@ -1,26 +1,32 @@
-//! The `tenure` command.
+//! The `tenure` command: holds a name while another command runs.
 //!
-//! So far it knows its version. `tenure run`, which holds a name while a command runs, comes with the first domain that outlives a
-//! process.
+//! A command is a file in `commands/`, and a variant in `args.rs`. stdout belongs to the command that is run, or to what was asked for;
+//! everything else is on stderr, one fact a line.
+
+mod args;
+mod child;
+mod commands;
+mod deadline;
+mod exit_code;
+mod front;
+mod holding;
+mod minder;
+mod output;
+mod signals;
+mod sys;
+mod tree;
+mod wire;
 
 use std::process::ExitCode;
 
-/// The command line was wrong (`EX_USAGE` of sysexits).
-const USAGE: u8 = 64;
+use clap::Parser;
+
+use args::{Cli, Command};
 
 fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
-        Some("--version" | "-V") => {
-            println!("tenure {}", env!("CARGO_PKG_VERSION"));
-            ExitCode::SUCCESS
-        }
-        Some(other) => {
-            eprintln!("tenure: no command `{other}` in this version; try `tenure --version`");
-            ExitCode::from(USAGE)
-        }
-        None => {
-            eprintln!("tenure: no command given; try `tenure --version`");
-            ExitCode::from(USAGE)
-        }
-    }
+    let code = match Cli::try_parse() {
+        Ok(Cli { command: Command::Run(run) }) => commands::run::run(&run),
+        Err(refused) => output::usage(&refused),
+    };
+    ExitCode::from(code)
 }

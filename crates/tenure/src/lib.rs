@@ -81,6 +81,7 @@ pub use domain::Domain;
 pub use metrics::Metrics;
 pub use status::{Busy, Health, Holder, Status};
 pub use url::DomainUrl;
+pub use url::duration::parse_duration;
 
 // Asking for a name.
 pub use lock::{Attempt, Lock};

@@ -13,9 +13,22 @@ pub(super) const FORMS: &str = "write it like 500ms, 10s, 1.5s, 2m30s, 1h, or as
 const MAX_NANOS: u128 = 100 * 365 * 24 * 3_600 * SECOND;
 const SECOND: u128 = 1_000_000_000;
 
-/// Parses a duration. Zero is one.
-#[cfg_attr(not(test), expect(dead_code, reason = "for options of the command line"))]
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, Error> {
+/// Parses a duration as the options of a [`DomainUrl`](crate::DomainUrl) and of the command line write it: `500ms`, `10s`, `2m30s`, `1h`, or a number of
+/// seconds. Zero is one.
+///
+/// # Errors
+/// [`Invalid`](crate::ErrorKind::Invalid), with what is wrong and how to write it.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// assert_eq!(tenure::parse_duration("2m30s")?, Duration::from_secs(150));
+/// assert_eq!(tenure::parse_duration(".5")?, Duration::from_millis(500));
+/// assert!(tenure::parse_duration("1m30").is_err(), "30 of what?");
+/// # Ok::<(), tenure::Error>(())
+/// ```
+pub fn parse_duration(text: &str) -> Result<Duration, Error> {
     parse(text).map_err(|why| {
         let shown: String = text.chars().take(24).flat_map(char::escape_debug).collect();
         Error::invalid(format!("duration `{shown}` {why}; {FORMS}"))

@@ -1,0 +1,119 @@
+//! The command that runs while the name is held.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::process::{
+    Pid, Signal, WaitStatus, getpgrp, getpid, getppid, kill_process, kill_process_group,
+    set_parent_process_death_signal, setpgid,
+};
+use tenure::Fence;
+
+use crate::args::Run;
+use crate::exit_code;
+use crate::signals;
+use crate::sys::{Mask, Program};
+use crate::tree;
+use crate::wire::Relayed;
+
+/// Which process group the command runs in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Group {
+    /// One of its own: a signal reaches all that it started, and nothing else.
+    Own,
+    /// The one of `tenure`: the terminal's signals reach both, and it may read from the terminal when `tenure` may.
+    Shared(Pid),
+}
+
+impl Group {
+    /// Shared where there is a terminal, be it in the foreground or not: a job in the background can be brought forward.
+    pub(crate) fn fitting() -> Self {
+        let has_terminal = std::fs::File::open("/dev/tty").is_ok();
+        if has_terminal { Group::Shared(getpgrp()) } else { Group::Own }
+    }
+}
+
+/// A command that was started.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pid: Pid,
+    group: Group,
+    exit_code: Option<u8>,
+}
+
+impl Child {
+    /// Starts the command. It gets the signal mask that `tenure` was given, and keeps `lifeline` open. It dies with this process, from its
+    /// first instruction on: that is the net below the front, which stops the whole tree.
+    ///
+    /// # Errors
+    /// Those of exec, among them that there is no such command.
+    pub(crate) fn start(
+        run: &Run,
+        fence: Fence,
+        group: Group,
+        mask: Mask,
+        lifeline: Option<&OwnedFd>,
+    ) -> io::Result<Self> {
+        let own = [("TENURE_NAME", run.name.clone()), ("TENURE_FENCE", fence.to_string())];
+        let inherited = std::env::vars_os().filter(|(name, _)| own.iter().all(|(ours, _)| name != ours));
+        let environment = inherited.chain(own.iter().map(|(name, value)| (name.into(), value.into())));
+        let program = Program::new(run.command.iter().cloned(), environment)?;
+        let (parent, leader) = (getpid(), if let Group::Shared(group) = group { Some(group) } else { None });
+        // SIGPIPE is ignored by Rust programs, and by no others.
+        let caught: Vec<Signal> = signals::forwarded().chain([Signal::CHILD, Signal::PIPE]).collect();
+        let pid = program.spawn(&caught, &mask, || {
+            setpgid(None, leader)?;
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            if getppid() != Some(parent) {
+                return Err(Errno::CHILD);
+            }
+            lifeline.map_or(Ok(()), |lifeline| fcntl_setfd(lifeline, FdFlags::empty()))
+        })?;
+        Ok(Child { pid, group, exit_code: None })
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Its process group.
+    pub(crate) fn group(&self) -> Pid {
+        match self.group {
+            Group::Own => self.pid,
+            Group::Shared(group) => group,
+        }
+    }
+
+    /// Its process group, when it has one of its own.
+    pub(crate) fn own_group(&self) -> Option<Pid> {
+        matches!(self.group, Group::Own).then_some(self.pid)
+    }
+
+    /// Passes a signal on, unless the terminal has sent it to the command as well.
+    pub(crate) fn forward(&self, relayed: Relayed) {
+        let has_ended = self.exit_code.is_some();
+        let _ = match self.group {
+            // Once it was reaped, its number may be another's, unless its group is still there.
+            Group::Own if has_ended && !tree::has_group(self.pid) => Ok(()),
+            Group::Own => kill_process_group(self.pid, relayed.signal),
+            Group::Shared(_) if has_ended => Ok(()),
+            Group::Shared(_) if relayed.from_terminal => Ok(()),
+            Group::Shared(_) => kill_process(self.pid, relayed.signal),
+        };
+    }
+
+    /// Its exit code, once it has ended.
+    pub(crate) fn exit_code(&self) -> Option<u8> {
+        self.exit_code
+    }
+
+    /// Enters what was learnt of it.
+    pub(crate) fn changed(&mut self, status: WaitStatus) {
+        if let Some(signal) = status.terminating_signal() {
+            self.exit_code = Some(exit_code::by_signal(signal));
+        } else if let Some(code) = status.exit_status() {
+            self.exit_code = Some(u8::try_from(code).unwrap_or(u8::MAX));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! `tenure run`: one process becomes two before there is a thread or a connection, the [front](crate::front) and the
+//! [minder](crate::minder).
+
+use std::io;
+use std::os::unix::net::UnixStream;
+
+use rustix::process::{Signal, getpid};
+use tenure::Domain;
+
+use crate::args::Run;
+use crate::child::Group;
+use crate::front::Front;
+use crate::minder::Minder;
+use crate::output::{escaped, say};
+use crate::sys::{self, Forked, Mask, SignalFd};
+use crate::{exit_code, signals, tree};
+
+/// Holds the name while the command runs; returns the exit code.
+pub(crate) fn run(run: &Run) -> u8 {
+    // Checked before there are two processes; it connects in the minder.
+    let domain = match Domain::lazy(run.domain.url.as_str()) {
+        Ok(domain) => domain,
+        Err(error) => {
+            say(escaped(&error.to_string()));
+            return exit_code::of_error(&error);
+        }
+    };
+    split(run, domain).unwrap_or_else(|error| {
+        say(format_args!("operating system refused what is needed to start a command: {error}"));
+        exit_code::OS
+    })
+}
+
+fn split(run: &Run, domain: Domain) -> io::Result<u8> {
+    let (wire, others_wire) = UnixStream::pair()?;
+    let (front, group, watch) = (getpid(), Group::fitting(), sys::shared_watch()?);
+    tree::adopt_orphans()?;
+    sys::keep_children();
+    // Blocked before there are two, so that neither misses one.
+    let signals = Mask::of(signals::forwarded().chain([Signal::CHILD]));
+    let mask = signals.block();
+    let signals = SignalFd::new(&signals)?;
+    match sys::fork()? {
+        Forked::Parent(minder) => {
+            drop(others_wire);
+            Ok(Front { minder, wire, signals, watch, lifeline: None }.stand())
+        }
+        Forked::Child => {
+            drop((wire, signals));
+            Minder { run, domain, front, wire: others_wire, watch, group, mask }.mind()
+        }
+    }
+}

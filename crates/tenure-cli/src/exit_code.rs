@@ -1,0 +1,48 @@
+//! Exit codes of the command itself. A command that was run passes its own; one that was killed by signal n is 128 + n.
+//!
+//! The numbers are those of sysexits(3) where it has one, and those of the shell for a command that can't be started.
+
+use tenure::{Error, ErrorKind};
+
+/// The command line is wrong: an option, a URL, a name, a duration (`EX_USAGE`).
+pub(crate) const USAGE: u8 = 64;
+/// The store can't be reached, or is not in this build (`EX_UNAVAILABLE`).
+pub(crate) const UNAVAILABLE: u8 = 69;
+/// The operating system refused what `tenure` needs to start a command (`EX_OSERR`).
+pub(crate) const OS: u8 = 71;
+/// Someone else holds the name, and it was not waited for any longer (`EX_TEMPFAIL`); `-E` changes it.
+pub(crate) const BUSY: u8 = 75;
+/// The store refused: credentials or permissions are missing (`EX_NOPERM`).
+pub(crate) const DENIED: u8 = 77;
+/// The lease was lost, and the command was stopped.
+pub(crate) const LOST: u8 = 79;
+/// The command was found and can't be executed.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// The command was not found.
+pub(crate) const NOT_FOUND: u8 = 127;
+
+/// What is added to the number of a signal.
+const BY_SIGNAL: u8 = 128;
+
+/// Ended by a signal, be it the command, or `tenure` while it waited.
+pub(crate) fn by_signal(signal: i32) -> u8 {
+    BY_SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX))
+}
+
+/// For an error of the library.
+pub(crate) fn of_error(error: &Error) -> u8 {
+    match error.kind() {
+        ErrorKind::Invalid => USAGE,
+        ErrorKind::Denied => DENIED,
+        ErrorKind::Lost => LOST,
+        _ => UNAVAILABLE,
+    }
+}
+
+/// For a command that could not be started.
+pub(crate) fn of_start(error: &std::io::Error) -> u8 {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => NOT_FOUND,
+        _ => NOT_EXECUTABLE,
+    }
+}

@@ -1,0 +1,176 @@
+//! The process that keeps the lease and starts the command.
+//!
+//! A child of the [front](crate::front), in a process group of its own, so that no terminal stops it, and the parent of the command, so that all
+//! that the command starts stays below it. It outlives the front: when that is killed, it kills the command with all that came of it, and
+//! gives the name back when nothing of it is left.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::pin::pin;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, setpgid};
+use tenure::{Attempt, Domain, Error, Guard, Lock, Release};
+
+use crate::args::Run;
+use crate::child::{Child, Group};
+use crate::deadline::{Moment, Plan, Watch};
+use crate::exit_code;
+use crate::holding::{Ended, Holding};
+use crate::output::{self, escaped, say};
+use crate::signals::{Event, Events};
+use crate::sys::Mask;
+use crate::tree;
+
+/// How long to try to leave the queue.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
+
+/// What the minder has from before it was forked off.
+pub(crate) struct Minder<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) domain: Domain,
+    pub(crate) front: Pid,
+    pub(crate) wire: UnixStream,
+    pub(crate) watch: &'static Watch,
+    /// Where the command is to run.
+    pub(crate) group: Group,
+    /// What `tenure` was started with, and the command is.
+    pub(crate) mask: Mask,
+}
+
+impl Minder<'_> {
+    /// Does all of it; returns the exit code.
+    pub(crate) fn mind(self) -> io::Result<u8> {
+        let _abort = AbortOnPanic;
+        setpgid(None, None)?;
+        tree::adopt_orphans()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let code = runtime.block_on(self.acquire_and_run());
+        // The process ends here, and all that the runtime has with it.
+        std::mem::forget(runtime);
+        code
+    }
+
+    async fn acquire_and_run(self) -> io::Result<u8> {
+        let mut events = Events::new(self.wire.try_clone()?)?;
+        // From here on signals are events. A terminal in `tostop` mode would stop this process for writing a message.
+        self.mask.set();
+        Mask::of([Signal::TTOU]).block();
+
+        let mut lock = self.domain.lock(&self.run.name).label(&self.run.label);
+        if let Some(ttl) = self.run.ttl {
+            lock = lock.ttl(ttl);
+        }
+        Ok(match self.acquire(&lock, &mut events).await {
+            Ok(Ok(Attempt::Acquired(guard))) => self.run(guard, events).await,
+            Ok(Ok(Attempt::Busy(busy))) => {
+                output::busy(self.run, &busy);
+                self.run.conflict_exit_code
+            }
+            Ok(Err(error)) => failed(&error),
+            Err(Interrupted(signal)) => {
+                // What was left in the queue is taken back in the background; a store that hangs forgets it by itself.
+                let _ = tokio::time::timeout(LONGEST_FAREWELL, self.domain.close()).await;
+                exit_code::by_signal(signal.as_raw())
+            }
+        })
+    }
+
+    /// Waits for the name as long as was asked for, and until a signal that would end a process.
+    async fn acquire(&self, lock: &Lock, events: &mut Events) -> Result<Result<Attempt, Error>, Interrupted> {
+        let mut acquiring = pin!(async {
+            match self.run.patience() {
+                Some(patience) => lock.try_acquire_for(patience).await,
+                None => lock.acquire().await.map(Attempt::Acquired),
+            }
+        });
+        loop {
+            tokio::select! {
+                biased;
+                event = events.next() => match event {
+                    Event::FrontGone => return Err(Interrupted(Signal::KILL)),
+                    Event::Signal(relayed) => match relayed.signal {
+                        Signal::TSTP => events.suspend_front(),
+                        Signal::CONT | Signal::WINCH => {}
+                        signal => return Err(Interrupted(signal)),
+                    },
+                    Event::Child => {}
+                },
+                attempt = &mut acquiring => return Ok(attempt),
+            }
+        }
+    }
+
+    /// Runs the command under the lease, and gives it back.
+    async fn run(self, guard: Guard, events: Events) -> u8 {
+        // Before the command starts, so that there is no moment in which nobody would stop it.
+        let plan = Plan::new(Moment::now(), guard.remaining());
+        self.watch.follow(&plan);
+        let child = match self.start(&guard, &events).await {
+            Ok(child) => child,
+            Err(code) => {
+                self.watch.rest();
+                give_back(guard).await;
+                return code;
+            }
+        };
+        let holding = Holding::new(child, events, &guard, plan, self.watch, self.front);
+        match holding.until_ended().await {
+            Ended::Exited(code) => give_back(guard).await.unwrap_or(code),
+            Ended::Lost => exit_code::LOST,
+            Ended::FrontGone => {
+                give_back(guard).await;
+                exit_code::by_signal(Signal::KILL.as_raw())
+            }
+        }
+    }
+
+    async fn start(&self, guard: &Guard, events: &Events) -> Result<Child, u8> {
+        let lifeline = self.domain.lifeline().await.map_err(|error| failed(&error))?;
+        if let Some(lifeline) = &lifeline {
+            events.give_lifeline(lifeline);
+        }
+        Child::start(self.run, guard.fence(), self.group, self.mask, lifeline.as_ref()).map_err(|error| {
+            output::not_started(&self.run.command[0].to_string_lossy(), &error);
+            exit_code::of_start(&error)
+        })
+    }
+}
+
+/// A signal came before the name was acquired.
+struct Interrupted(Signal);
+
+fn failed(error: &Error) -> u8 {
+    say(escaped(&error.to_string()));
+    exit_code::of_error(error)
+}
+
+/// Gives the name back; the exit code for a lease that turns out to have been lost.
+async fn give_back(guard: Guard) -> Option<u8> {
+    let name = escaped(guard.name());
+    let had_ended = match guard.release().await {
+        Ok(Release::Done) => return None,
+        Ok(Release::Taken { by }) => format!("and {} holds it now", escaped(&by.to_string())),
+        Ok(_) => "and nobody holds it now".to_owned(),
+        Err(returned) => {
+            let error = escaped(&returned.error.to_string());
+            say(format_args!(
+                "`{name}` could not be given back, and is free when its lease has ended: {error}"
+            ));
+            return None;
+        }
+    };
+    say(format_args!("lease on `{name}` had ended before the command was done, {had_ended}"));
+    Some(exit_code::LOST)
+}
+
+/// A panic must not pass for the exit of a command: the front takes an abort for the death of its minder.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What has no safe form: fork, starting a program, signal masks, signalfd, memory shared with a child.
+//!
+//! The one file with `unsafe`. Signals are blocked and read from a descriptor rather than caught, so that what the command inherits is what
+//! `tenure` was given: an ignored signal stays ignored.
+#![expect(unsafe_code, reason = "these calls have no safe form; each says why it is sound")]
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::ptr;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::process::{Pid, Signal};
+
+use crate::deadline::Watch;
+
+/// What a new process may use of a stack before exec, besides its arguments.
+const STACK: usize = 64 * 1024;
+
+/// Which side of a fork this is.
+pub(crate) enum Forked {
+    /// The process that was there before, with its new child.
+    Parent(Pid),
+    /// The new process.
+    Child,
+}
+
+/// Makes a second process of this one. Only for a process with one thread: in the child, locks that another thread held would stay
+/// locked for good.
+pub(crate) fn fork() -> io::Result<Forked> {
+    // SAFETY: called before anything in this program starts a thread, so the child is a full copy and may go on as it likes.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok(Pid::from_raw(pid).map_or(Forked::Child, Forked::Parent)),
+    }
+}
+
+/// A program with its arguments and environment, as exec takes them.
+pub(crate) struct Program {
+    strings: Vec<CString>,
+    args: Vec<*const libc::c_char>,
+    environment: Vec<*const libc::c_char>,
+}
+
+impl Program {
+    /// The first argument is what to look for in PATH.
+    ///
+    /// # Errors
+    /// When one of them has a NUL in it.
+    pub(crate) fn new(
+        args: impl Iterator<Item = OsString>,
+        environment: impl Iterator<Item = (OsString, OsString)>,
+    ) -> io::Result<Self> {
+        let mut strings = args.map(|arg| CString::new(arg.into_vec())).collect::<Result<Vec<_>, _>>()?;
+        let count = strings.len();
+        for (name, value) in environment {
+            let variable = [name.into_vec(), value.into_vec()].join(&b'=');
+            strings.push(CString::new(variable)?);
+        }
+        let pointers = |strings: &[CString]| {
+            strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect::<Vec<_>>()
+        };
+        let (args, environment) = (pointers(&strings[..count]), pointers(&strings[count..]));
+        Ok(Program { strings, args, environment })
+    }
+
+    /// Starts it, after `prepare` in the new process, which may only make system calls: no allocation, no locks, no panic. The signals in
+    /// `caught` get their default action, and the mask is `mask`.
+    ///
+    /// The new process borrows the memory of this one until exec, and this one waits as long: nothing is copied, which fork would do
+    /// with every page that either of them touches (half a millisecond). posix_spawn(3) is made the same way, but can't do all of `prepare`.
+    ///
+    /// # Errors
+    /// Those of `prepare` and of execvp(3).
+    pub(crate) fn spawn(
+        &self,
+        caught: &[Signal],
+        mask: &Mask,
+        prepare: impl Fn() -> rustix::io::Result<()>,
+    ) -> io::Result<Pid> {
+        // For a file that is no program, execvp makes a copy of the arguments for a shell.
+        let stack_size = STACK + self.strings.len() * size_of::<usize>();
+        let mut stack = Vec::<MaybeUninit<u128>>::with_capacity(stack_size / size_of::<u128>());
+        let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
+        let mut spawning = Spawning { program: self, caught, mask, prepare: &prepare, errno: 0 };
+        // No handler of this process may run in the new one.
+        let before = Mask::full().block();
+        // SAFETY: the stack is aligned, grows down from its end, and outlives the new process's use of it, as does `spawning`, since CLONE_VFORK
+        // suspends this thread until the new process has called exec or has ended. `run` makes system calls only.
+        let pid = unsafe {
+            libc::clone(
+                Spawning::run,
+                top.cast(),
+                libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+                (&raw mut spawning).cast(),
+            )
+        };
+        let error = io::Error::last_os_error();
+        before.set();
+        let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or(error)?;
+        if spawning.errno == 0 {
+            return Ok(pid);
+        }
+        let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+        Err(io::Error::from_raw_os_error(spawning.errno))
+    }
+}
+
+/// What the new process needs, in the memory of the one that starts it.
+struct Spawning<'a> {
+    program: &'a Program,
+    caught: &'a [Signal],
+    mask: &'a Mask,
+    prepare: &'a dyn Fn() -> rustix::io::Result<()>,
+    /// Why there is no new program.
+    errno: i32,
+}
+
+impl Spawning<'_> {
+    extern "C" fn run(spawning: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: `spawn` passes one of these, and does not touch it until this process has ended or called exec.
+        let spawning = unsafe { &mut *spawning.cast::<Spawning<'_>>() };
+        for signal in spawning.caught {
+            // SAFETY: sets the default action, in this process only.
+            unsafe { libc::signal(signal.as_raw(), libc::SIG_DFL) };
+        }
+        if let Err(error) = (spawning.prepare)() {
+            spawning.errno = error.raw_os_error();
+            return 1;
+        }
+        spawning.mask.set();
+        let Program { args, environment, .. } = spawning.program;
+        // SAFETY: both lists end with a null pointer, and their strings live in `program`. The call does not allocate.
+        unsafe { libc::execvpe(args[0], args.as_ptr(), environment.as_ptr()) };
+        spawning.errno = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL);
+        1
+    }
+}
+
+/// A [`Watch`] that this process and those that it forks see alike.
+pub(crate) fn shared_watch() -> io::Result<&'static Watch> {
+    // SAFETY: a new mapping, at an address of the kernel's choice.
+    let page = unsafe {
+        mmap_anonymous(
+            ptr::null_mut(),
+            size_of::<Watch>(),
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+        )?
+    };
+    let watch = page.cast::<Watch>();
+    // SAFETY: the mapping is page-aligned, large enough, writable, and never unmapped. A `Watch` is made of atomics: it may be
+    // read and written from several processes.
+    unsafe {
+        watch.write(Watch::new());
+        Ok(&*watch)
+    }
+}
+
+/// A set of signals.
+#[derive(Clone, Copy)]
+pub(crate) struct Mask(libc::sigset_t);
+
+impl Mask {
+    pub(crate) fn of(signals: impl IntoIterator<Item = Signal>) -> Self {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: `sigemptyset` initialises the set.
+        let mut set = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            set.assume_init()
+        };
+        for signal in signals {
+            // SAFETY: the set is initialised, and `Signal` is a valid number.
+            unsafe { libc::sigaddset(&raw mut set, signal.as_raw()) };
+        }
+        Mask(set)
+    }
+
+    /// All there are.
+    fn full() -> Self {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: `sigfillset` initialises the set.
+        unsafe {
+            libc::sigfillset(set.as_mut_ptr());
+            Mask(set.assume_init())
+        }
+    }
+
+    /// Blocks these signals as well; returns what was blocked before.
+    pub(crate) fn block(&self) -> Mask {
+        self.change(libc::SIG_BLOCK)
+    }
+
+    /// Blocks exactly these signals. Safe between fork and exec.
+    pub(crate) fn set(&self) {
+        self.change(libc::SIG_SETMASK);
+    }
+
+    fn change(&self, how: libc::c_int) -> Mask {
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: both sets are valid for the call, which initialises `before`: it fails only for a bad `how`.
+        unsafe {
+            libc::pthread_sigmask(how, &raw const self.0, before.as_mut_ptr());
+            Mask(before.assume_init())
+        }
+    }
+}
+
+/// Whether this process was started with the signal ignored, as nohup(1) does.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: without a new action the call only fills in the present one; the number is valid.
+    unsafe {
+        libc::sigaction(signal.as_raw(), ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Children are to be waited for, also when this process was started with SIGCHLD ignored.
+pub(crate) fn keep_children() {
+    // SAFETY: sets the default action, which is no handler.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
+/// Signals that are blocked, to be read.
+pub(crate) struct SignalFd(File);
+
+impl SignalFd {
+    pub(crate) fn new(mask: &Mask) -> io::Result<Self> {
+        // SAFETY: the set is valid; the descriptor is new, and ours alone.
+        unsafe {
+            match libc::signalfd(-1, &raw const mask.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+                -1 => Err(io::Error::last_os_error()),
+                fd => Ok(SignalFd(OwnedFd::from_raw_fd(fd).into())),
+            }
+        }
+    }
+
+    /// The next signal that has come, and whether the kernel sent it: a terminal, not a process.
+    pub(crate) fn next(&self) -> Option<(Signal, bool)> {
+        let mut bytes = [0_u8; size_of::<libc::signalfd_siginfo>()];
+        (&self.0).read_exact(&mut bytes).ok()?;
+        // SAFETY: any bytes are a valid `signalfd_siginfo`, which is made of integers; it is copied, so alignment does not matter.
+        let signal = unsafe { bytes.as_ptr().cast::<libc::signalfd_siginfo>().read_unaligned() };
+        let number = i32::try_from(signal.ssi_signo).ok()?;
+        Some((Signal::from_named_raw(number)?, signal.ssi_code == libc::SI_KERNEL))
+    }
+}
+
+impl AsFd for SignalFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,11 @@
+//! `tenure run`, by real processes on a real directory.
+//!
+//! Whether a command still runs is asked of the kernel, independently of `tenure`: commands hold a flock(1) on a file, which lasts until the
+//! last process that inherited it is gone. A command that finds it taken has met another.
+
+mod codes;
+mod signals;
+mod stopping;
+mod support;
+mod terminal;
+mod waiting;

@@ -1,0 +1,242 @@
+//! Lost leases, and processes that are killed or stopped: nobody else gets the name before the command and all that came of it is gone.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Place, eventually, lives, state};
+
+/// A command that ends with nothing less than KILL, and neither do its children: one in its group, one in a session of its own that
+/// lost its parent.
+const STUBBORN: &str = r#"
+trap "" TERM HUP INT
+sleep 600 &
+echo $! > grandchild
+(setsid sh -c 'echo $$ > daemon; exec sleep 600' &)
+while ! [ -s daemon ]; do sleep .01; done
+echo $$ > pid
+wait; sleep 600"#;
+
+/// The next one's command: it finds out whether anything of the first lives.
+const NEXT: &str = "echo in > next";
+
+#[track_caller]
+fn assert_no_overlap(place: &Place) {
+    assert_eq!((place.read("overlaps").as_str(), place.read("next").as_str()), ("", "in\n"));
+    place.assert_nothing_left();
+}
+
+// B4
+#[test]
+fn killed_it_takes_its_command_along_before_the_next_begins() {
+    let place = Place::new();
+    let running = place.start_script(&[], STUBBORN);
+    place.pid("pid");
+    let next = place.start_script(&[], NEXT);
+    running.signal(Signal::KILL);
+    assert_eq!(running.finish().code, -1);
+    assert_eq!(next.finish().code, 0);
+    assert_no_overlap(&place);
+}
+
+// B4
+#[test]
+fn its_minder_killed_it_kills_the_command_before_the_next_begins() {
+    let place = Place::new();
+    let running = place.start_script(&[], STUBBORN);
+    place.pid("pid");
+    let next = place.start_script(&[], NEXT);
+    kill_process(running.minder(), Signal::KILL).unwrap();
+    let done = running.finish();
+    assert_eq!(done.code, 79, "{done:?}");
+    assert!(
+        done.stderr.contains("tenure: lease lost: the process that kept the lease was killed"),
+        "{done:?}"
+    );
+    assert_eq!(next.finish().code, 0);
+    assert_no_overlap(&place);
+}
+
+/// What the command starts may close all descriptors: then the front keeps the name, until it has killed it.
+// B4
+#[test]
+fn its_minder_killed_the_front_keeps_the_name_for_what_closed_the_lifeline() {
+    let place = Place::new();
+    let script = r#"exec bash -c '
+        for fd in /proc/$$/fd/*; do
+            case $(readlink $fd) in */lifeline-*) eval "exec ${fd##*/}>&-"; touch closed ;; esac
+        done
+        sleep 600 & echo $! > grandchild
+        wait'"#;
+    let running = place.start_script(&["--ttl", "1h"], script);
+    let (grandchild, minder) = (place.pid("grandchild"), running.minder());
+    assert!(place.path("closed").exists());
+    let next = place.start_script(&[], NEXT);
+    running.signal(Signal::STOP);
+    eventually("it is stopped", || state(running.pid()) == Some('T'));
+    kill_process(minder, Signal::KILL).unwrap();
+    assert_eq!(place.end(&["run", "-w", ".3", "name", "true"]).code, 75);
+    assert!(lives(grandchild));
+    running.signal(Signal::CONT);
+    assert_eq!(running.finish().code, 79);
+    assert_eq!(next.finish().code, 0);
+    assert_no_overlap(&place);
+}
+
+// B4
+#[test]
+fn front_and_minder_killed_the_name_is_free_when_all_is_gone() {
+    let place = Place::new();
+    // Nobody renews: it is the ttl that a name is kept for at the longest.
+    let running = place.start_script(
+        &["--ttl", "1h"],
+        "sleep 600 & echo $! > grandchild; sleep 600 & echo $! > other; echo $$ > pid; wait",
+    );
+    let (child, minder) = (place.pid("pid"), running.minder());
+    let next = place.start_script(&[], NEXT);
+    // Stopped first, so that neither sees the other die.
+    for pid in [running.pid(), minder] {
+        kill_process(pid, Signal::STOP).unwrap();
+        eventually("it is stopped", || state(pid) == Some('T'));
+    }
+    // The minder first: one that is stopped is continued when its parent dies.
+    for pid in [minder, running.pid()] {
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+    assert_eq!(running.finish().code, -1);
+    eventually("the command dies with its minder", || !lives(child));
+    let grandchild = place.pid("grandchild");
+    assert_eq!(place.end(&["run", "-w", ".3", "name", "true"]).code, 75, "the grandchild keeps the name");
+    assert!(lives(grandchild));
+    for pid in [grandchild, place.pid("other")] {
+        assert_eq!(place.read("next"), "");
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+    assert_eq!(next.finish().code, 0);
+    assert_no_overlap(&place);
+}
+
+// B4
+#[test]
+fn its_minder_stopped_the_command_is_gone_before_the_lease_expires() {
+    let place = Place::new();
+    let running = place.start_script(&["--ttl", "1s"], STUBBORN);
+    place.pid("pid");
+    let next = place.start_script(&[], NEXT);
+    kill_process(running.minder(), Signal::STOP).unwrap();
+    let done = running.finish();
+    assert_eq!(done.code, 79, "{done:?}");
+    assert!(done.stderr.contains("tenure: lease lost: the process that keeps the lease hangs"), "{done:?}");
+    assert_eq!(next.finish().code, 0);
+    assert_no_overlap(&place);
+}
+
+// B4
+#[test]
+fn stopped_for_longer_than_its_lease_it_goes_on() {
+    let place = Place::new();
+    let running =
+        place.start_script(&["--ttl", "1s"], "echo $$ > pid; while ! [ -e go ]; do sleep .01; done");
+    place.pid("pid");
+    running.signal(Signal::STOP);
+    eventually("it is stopped", || state(running.pid()) == Some('T'));
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert_eq!(place.end(&["run", "-n", "name", "true"]).code, 75, "the minder renews");
+    fs::write(place.path("go"), "").unwrap();
+    eventually("the command ends", || place.is_lifeless());
+    running.signal(Signal::CONT);
+    let done = running.finish();
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""));
+    place.assert_nothing_left();
+}
+
+/// All of it, past the lease: what goes on afterwards is stopped at once.
+// B4
+#[test]
+fn a_whole_tree_that_was_stopped_too_long_ends() {
+    let place = Place::new();
+    let running = place.start_script(&["--ttl", "1s"], "echo $$ > pid; trap '' TERM; sleep 600");
+    place.pid("pid");
+    let all = place.processes();
+    let each = |signal| {
+        all.iter().for_each(|pid| {
+            let _ = kill_process(Pid::from_raw(*pid).unwrap(), signal);
+        })
+    };
+    each(Signal::STOP);
+    let next = place.start_script(&[], "true");
+    assert_eq!(next.finish().code, 0, "the lease expired");
+    each(Signal::CONT);
+    let done = running.finish();
+    assert_eq!(done.code, 79, "{done:?}");
+    place.assert_nothing_left();
+}
+
+// B4
+#[test]
+fn done_after_the_loss_is_lost() {
+    let place = Place::new();
+    let script = "echo $$ > pid; while ! [ -e go ]; do sleep .01; done";
+    let running = place.start_script(&["--ttl", "1s"], script);
+    let pid = place.pid("pid");
+    let both = [running.pid(), running.minder()];
+    both.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
+    assert_eq!(place.start(&["run", "name", "true"]).finish().code, 0, "the lease expired");
+    fs::write(place.path("go"), "").unwrap();
+    eventually("the command ends by itself", || !lives(pid));
+    // The minder first: a front that goes on kills one that hangs.
+    both.iter().rev().for_each(|pid| kill_process(*pid, Signal::CONT).unwrap());
+    let done = running.finish();
+    assert_eq!(done.code, 79, "{done:?}");
+    place.assert_nothing_left();
+}
+
+// B4, R1.5
+#[test]
+fn a_lost_lease_stops_the_command_in_time() {
+    let place = Place::new();
+    let ttl = Duration::from_secs(2);
+    let script = r#"
+        sh -c 'trap "echo TERM >> got; exit" TERM; echo > ready; while :; do sleep .01; done' &
+        trap "echo TERM >> got; exit 3" TERM
+        while ! [ -e ready ]; do sleep .01; done
+        echo $$ > pid
+        while :; do sleep .01; done"#;
+    let running = place.start_script(&["--ttl", "2s"], script);
+    place.pid("pid");
+    let removed = Instant::now();
+    fs::remove_dir_all(place.locks()).unwrap();
+    let done = running.finish();
+    assert!(removed.elapsed() < ttl, "gone before the lease could have expired: {:?}", removed.elapsed());
+    assert_eq!(done.code, 79, "{done:?}");
+    assert!(done.stderr.starts_with("tenure: lease on `name` "), "{done:?}");
+    assert_eq!(place.read("got"), "TERM\nTERM\n", "the command and its child were asked to end");
+    assert!(place.is_lifeless());
+    place.assert_nothing_left();
+}
+
+// B4
+#[test]
+fn what_does_not_end_when_asked_is_killed_in_time() {
+    let place = Place::new();
+    let ttl = Duration::from_secs(2);
+    let running = place.start_script(&["--ttl", "2s"], STUBBORN);
+    place.pid("pid");
+    let removed = Instant::now();
+    fs::remove_dir_all(place.locks()).unwrap();
+    let done = running.finish();
+    assert!(removed.elapsed() < ttl, "gone before the lease could have expired: {:?}", removed.elapsed());
+    assert_eq!(done.code, 79, "{done:?}");
+    assert!(done.stderr.contains("tenure: command did not end in time and is killed"), "{done:?}");
+    assert!(place.is_lifeless());
+    place.assert_nothing_left();
+}
+
+// B4
+#[test]
+fn a_short_lease_is_renewed_for_long() {
+    let place = Place::new();
+    let done = place.start_script(&["--ttl", "500ms"], "sleep 2").finish();
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""));
+}

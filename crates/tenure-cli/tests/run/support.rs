@@ -1,0 +1,220 @@
+//! A directory to play in, and the processes that were started in it.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Longer than anything takes on a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until it is so.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether there is such a process, and it has not ended.
+pub(crate) fn lives(pid: Pid) -> bool {
+    state(pid).is_some_and(|state| state != 'Z')
+}
+
+/// The state of a process, as in ps(1).
+pub(crate) fn state(pid: Pid) -> Option<char> {
+    stat(pid.as_raw_pid())?.first()?.chars().next()
+}
+
+/// The parent of a process.
+pub(crate) fn parent(pid: Pid) -> Option<Pid> {
+    Pid::from_raw(stat(pid.as_raw_pid())?.get(1)?.parse().ok()?)
+}
+
+/// State, parent, group and so on of a process.
+fn stat(pid: i32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(stat.rsplit_once(')')?.1.split_ascii_whitespace().map(str::to_owned).collect())
+}
+
+fn all_processes() -> impl Iterator<Item = i32> {
+    let folders = fs::read_dir("/proc").unwrap().flatten();
+    folders.filter_map(|folder| folder.file_name().to_str()?.parse().ok())
+}
+
+/// A directory of its own for every test. Nothing that was started in it outlives it.
+pub(crate) struct Place {
+    dir: PathBuf,
+    mark: String,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let mark = format!("tenure-cli-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let dir = std::env::temp_dir().join(&mark);
+        fs::create_dir(&dir).unwrap();
+        Place { dir, mark }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Where the locks are.
+    pub(crate) fn locks(&self) -> PathBuf {
+        self.path("locks")
+    }
+
+    /// The text of a file; empty when it is not there.
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// The number of a process that wrote it into a file.
+    pub(crate) fn pid(&self, name: &str) -> Pid {
+        let mut pid = None;
+        eventually(name, || {
+            pid = self.read(name).strip_suffix('\n').and_then(|text| Pid::from_raw(text.parse().ok()?));
+            pid.is_some()
+        });
+        pid.unwrap()
+    }
+
+    /// A command in this place, with the directory for its locks, and with a mark by which it is found again. env(1) becomes it, under the
+    /// same number; whoever runs these tests may ignore signals, and the command does not.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("env");
+        command.args(["--default-signal", program]);
+        command.env("TENURE_URL", format!("file://{}", self.locks().display()));
+        command.env("TENURE_TEST", &self.mark).env("PLACE", &self.dir).current_dir(&self.dir);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// `tenure` with these arguments, without a terminal. setsid(1) becomes it.
+    pub(crate) fn tenure(&self, args: &[&str]) -> Command {
+        let mut command = self.command("setsid");
+        command.arg(env!("CARGO_BIN_EXE_tenure")).args(args);
+        command
+    }
+
+    /// `tenure` with these arguments, to its end.
+    pub(crate) fn end(&self, args: &[&str]) -> Finished {
+        self.start(args).finish()
+    }
+
+    /// `tenure` with these arguments, started.
+    pub(crate) fn start(&self, args: &[&str]) -> Running {
+        self.spawn(self.tenure(args))
+    }
+
+    /// A command, started. What it writes goes to files, because a pipe is not at its end before the last that inherited it is.
+    pub(crate) fn spawn(&self, mut command: Command) -> Running {
+        let [stdout, stderr] = ["stdout", "stderr"].map(|stream| {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            self.path(&format!("{stream}-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+        });
+        command.stdout(File::create(&stdout).unwrap()).stderr(File::create(&stderr).unwrap());
+        Running { child: command.spawn().unwrap(), stdout, stderr }
+    }
+
+    /// `tenure run` of a shell script that says `started` when it runs, and holds `life` as long as anything of it lives.
+    pub(crate) fn start_script(&self, options: &[&str], script: &str) -> Running {
+        let script = format!("exec 9>life; flock -n 9 || echo met >> overlaps; {script}");
+        let args = [&["run"], options, &["name", "--", "sh", "-c", &script]].concat();
+        self.start(&args)
+    }
+
+    /// Whether nothing lives that was started by a script.
+    pub(crate) fn is_lifeless(&self) -> bool {
+        let status = self.command("flock").args(["-n", "life", "true"]).status().unwrap();
+        status.success()
+    }
+
+    /// The processes that were started here, and live.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        let mark = format!("TENURE_TEST={}", self.mark);
+        let is_ours = |pid: &i32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+        };
+        all_processes().filter(is_ours).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_nothing_left(&self) {
+        eventually("no process is left behind", || self.processes().is_empty());
+    }
+
+    /// The names of the files that sessions left among the locks.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.locks()).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+        names.filter(|name| !name.starts_with("stripe-")).collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for pid in self.processes() {
+            let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A process that was started.
+pub(crate) struct Running {
+    child: Child,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+/// How one ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Running {
+    /// The front.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap()
+    }
+
+    /// The child of the front.
+    pub(crate) fn minder(&self) -> Pid {
+        let front = self.pid().as_raw_pid().to_string();
+        let mut children = all_processes().filter(|pid| stat(*pid).is_some_and(|stat| stat[1] == front));
+        Pid::from_raw(children.next().expect("a front has a minder")).unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    #[track_caller]
+    pub(crate) fn finish(mut self) -> Finished {
+        eventually("the process ends", || self.has_ended());
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        let text = |path| fs::read_to_string(path).unwrap();
+        Finished { code, stdout: text(&self.stdout), stderr: text(&self.stderr) }
+    }
+
+    /// What it reads from.
+    pub(crate) fn stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().unwrap()
+    }
+}

@@ -1,0 +1,108 @@
+//! Job control, on a terminal of script(1) with a shell in it.
+
+use std::io::Write;
+use std::process::{ChildStdin, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+use crate::support::{Place, Running, eventually, state};
+
+/// An interactive shell on a terminal of its own.
+struct Terminal {
+    shell: Running,
+    keys: ChildStdin,
+}
+
+impl Terminal {
+    fn open(place: &Place) -> Self {
+        let mut script = place.command("script");
+        script.args(["-q", "-c", "bash --norc --noprofile -i", "/dev/null"]).stdin(Stdio::piped());
+        let mut shell = place.spawn(script);
+        let keys = shell.stdin();
+        let mut terminal = Terminal { shell, keys };
+        terminal.type_keys(&format!("T={}\n", env!("CARGO_BIN_EXE_tenure")));
+        terminal
+    }
+
+    fn type_keys(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn close(mut self) {
+        self.type_keys("exit\n");
+        drop(self.keys);
+        self.shell.finish();
+    }
+}
+
+// B4
+#[test]
+fn control_c_reaches_the_command_once() {
+    let place = Place::new();
+    let mut terminal = Terminal::open(&place);
+    // In Perl, which runs a handler for every signal; a shell takes two that come together for one.
+    std::fs::write(
+        place.path("count.pl"),
+        r#"$SIG{INT} = sub { open my $got, ">>", "got"; print $got "INT\n" };
+           open my $pid, ">", "pid"; print $pid "$$\n"; close $pid;
+           select undef, undef, undef, .01 until -e "go";
+           exit 4"#,
+    )
+    .unwrap();
+    terminal.type_keys("$T run name -- perl count.pl; echo $? > code\n");
+    place.pid("pid");
+    terminal.type_keys("\u{3}");
+    eventually("the command gets it", || place.read("got") == "INT\n");
+    std::fs::write(place.path("go"), "").unwrap();
+    eventually("the command goes on and ends as it likes", || place.read("code") == "4\n");
+    assert_eq!(place.read("got"), "INT\n", "once");
+    terminal.close();
+    place.assert_nothing_left();
+}
+
+// B4
+#[test]
+fn control_z_stops_it_and_fg_continues_it_and_the_lease_is_kept() {
+    let place = Place::new();
+    let mut terminal = Terminal::open(&place);
+    terminal.type_keys(
+        "$T run --ttl 1s name -- sh -c 'echo $$ > pid; read line; echo $line > line'; echo $? > code\n",
+    );
+    let pid = place.pid("pid");
+    terminal.type_keys("\u{1a}");
+    eventually("the command is stopped", || state(pid) == Some('T'));
+    eventually("the shell sees it stopped", || place.read("code") == "147\n");
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert_eq!(place.end(&["run", "-n", "name", "true"]).code, 75, "the lease is renewed all the while");
+    terminal.type_keys("fg; echo $? > code\n");
+    terminal.type_keys("typed\n");
+    eventually("it ends", || place.read("code") == "0\n");
+    assert_eq!(place.read("line"), "typed\n", "it reads from the terminal");
+    terminal.close();
+    place.assert_nothing_left();
+}
+
+#[test]
+fn control_c_and_control_z_while_waiting() {
+    let place = Place::new();
+    let holder = place.start_script(&[], "echo $$ > pid; sleep 600");
+    place.pid("pid");
+    let is_queued = || place.end(&["run", "-n", "name", "true"]).stderr.contains("1 waiting for it");
+    let mut terminal = Terminal::open(&place);
+    terminal.type_keys("$T run name -- touch ran; echo $? > code\n");
+    eventually("it waits", is_queued);
+    terminal.type_keys("\u{1a}");
+    eventually("the shell sees it stopped", || place.read("code") == "147\n");
+    terminal.type_keys("fg; echo $? > code\n");
+    let is_stopped = |pid: &i32| state(Pid::from_raw(*pid).unwrap()) == Some('T');
+    eventually("it goes on", || !place.processes().iter().any(is_stopped));
+    terminal.type_keys("\u{3}");
+    eventually("it is interrupted", || place.read("code") == "130\n");
+    assert!(!is_queued(), "it left the queue");
+    terminal.close();
+    holder.signal(Signal::TERM);
+    holder.finish();
+    assert!(!place.path("ran").exists());
+    place.assert_nothing_left();
+}

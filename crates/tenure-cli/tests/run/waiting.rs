@@ -1,0 +1,135 @@
+//! Names that someone else holds.
+
+use rustix::process::Signal;
+
+use crate::support::{Place, eventually, lives};
+
+// R2.3, R4.1
+#[test]
+fn a_busy_name_is_refused_with_who_holds_it_and_what_to_do() {
+    let place = Place::new();
+    let holder = place.start_script(&["--label", "night\u{1b}ly"], "echo $$ > pid; sleep 600");
+    place.pid("pid");
+    for (options, code) in [
+        (&["-n"][..], 75),
+        (&["-w", "0"], 75),
+        (&["-w", ".05"], 75),
+        (&["-n", "-E", "0"], 0),
+        (&["-n", "-E", "9"], 9),
+    ] {
+        let done = place.end(&[&["run"], options, &["name", "--", "touch", "ran"]].concat());
+        assert_eq!((done.code, done.stdout.as_str()), (code, ""), "{options:?}: {done:?}");
+        let message = done.stderr;
+        assert!(message.lines().all(|line| line.starts_with("tenure: ")), "{message}");
+        let user = place.command("id").arg("-un").output().unwrap().stdout;
+        let user = String::from_utf8(user).unwrap();
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        let who = format!("`name` is held by {}@{}, pid {}", user.trim(), host.trim(), holder.minder());
+        assert!(message.contains(&who), "{message}\nexpected {who}");
+        assert!(
+            message.contains("label `night\\u{1b}ly`"),
+            "nothing of it reaches the terminal: {message:?}"
+        );
+        assert!(message.contains("held since 20") && message.contains(" UTC, for "), "{message}");
+        let next = if options[0] == "-w" && options[1] != "0" {
+            "type: tenure run name -- touch …"
+        } else {
+            "type: tenure run -w 60s name -- touch …"
+        };
+        assert!(message.contains(next), "{message}");
+    }
+    assert!(!place.path("ran").exists());
+    holder.signal(Signal::TERM);
+    assert_eq!(holder.finish().code, 143);
+    assert_eq!(place.end(&["run", "-n", "name", "true"]).code, 0);
+}
+
+// R1.1
+#[test]
+fn who_waits_gets_the_name_when_it_is_free() {
+    let place = Place::new();
+    let holder = place.start_script(&[], "echo $$ > pid; sleep 600");
+    place.pid("pid");
+    let waiting = place.start_script(&["-w", "1h"], "echo in >> seen");
+    let also_waiting = place.start_script(&[], "echo in >> seen");
+    assert_eq!(place.read("seen"), "");
+    holder.signal(Signal::TERM);
+    for waiting in [waiting, also_waiting] {
+        let done = waiting.finish();
+        assert_eq!((done.code, done.stderr.as_str()), (0, ""));
+    }
+    assert_eq!((place.read("seen").as_str(), place.read("overlaps").as_str()), ("in\nin\n", ""));
+}
+
+// B4, R1.1
+#[test]
+fn never_two_at_the_same_time() {
+    let place = Place::new();
+    let script = "echo $TENURE_FENCE >> fences; sleep .01";
+    let all: Vec<_> = (0..20).map(|_| place.start_script(&[], script)).collect();
+    for running in all {
+        let done = running.finish();
+        assert_eq!((done.code, done.stderr.as_str()), (0, ""));
+    }
+    assert_eq!(place.read("overlaps"), "");
+    let fences: Vec<u64> = place.read("fences").lines().map(|line| line.parse().unwrap()).collect();
+    assert!(fences.len() == 20 && fences.is_sorted_by(|a, b| a < b), "{fences:?}");
+    assert_eq!(place.leftovers(), [""; 0]);
+    place.assert_nothing_left();
+}
+
+// R1.4
+#[test]
+fn interrupted_while_waiting_it_leaves_the_queue() {
+    let place = Place::new();
+    let holder = place.start_script(&[], "echo $$ > pid; sleep 600");
+    place.pid("pid");
+    let is_queued = |count: &str| {
+        let busy = place.end(&["run", "-n", "name", "true"]).stderr;
+        busy.contains(&format!("tenure: {count} waiting for it"))
+    };
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129), (Signal::USR1, 138)] {
+        let waiting = place.start(&["run", "name", "--", "touch", "ran"]);
+        eventually("it is in the queue", || is_queued("1"));
+        // These change nothing.
+        waiting.signal(Signal::WINCH);
+        waiting.signal(Signal::CONT);
+        waiting.signal(signal);
+        let done = waiting.finish();
+        assert_eq!((done.code, done.stderr.as_str()), (code, ""));
+        assert!(!is_queued("1"), "it has left");
+    }
+    // Killed, its minder leaves for it.
+    let waiting = place.start(&["run", "name", "--", "touch", "ran"]);
+    eventually("it is in the queue", || is_queued("1"));
+    let minder = waiting.minder();
+    waiting.signal(Signal::KILL);
+    waiting.finish();
+    eventually("the minder ends", || !lives(minder));
+    assert!(!is_queued("1"), "it has left");
+
+    holder.signal(Signal::TERM);
+    holder.finish();
+    assert!(!place.path("ran").exists());
+    place.assert_nothing_left();
+}
+
+#[test]
+fn a_signal_that_is_ignored_is_ignored_by_all() {
+    let place = Place::new();
+    let holder = place.start_script(&[], "echo $$ > pid; sleep 600");
+    place.pid("pid");
+    let tenure = env!("CARGO_BIN_EXE_tenure");
+    let script = format!("trap '' HUP; exec setsid {tenure} run name -- grep SigIgn /proc/self/status");
+    let mut command = place.command("sh");
+    command.args(["-c", &script]);
+    let waiting = place.spawn(command);
+    eventually("it is in the queue", || {
+        place.end(&["run", "-n", "name", "true"]).stderr.contains("1 waiting")
+    });
+    waiting.signal(Signal::HUP);
+    holder.signal(Signal::TERM);
+    let done = waiting.finish();
+    let ignored = done.stdout.trim().strip_prefix("SigIgn:\t").unwrap();
+    assert_eq!((done.code, u64::from_str_radix(ignored, 16).unwrap() & 1), (0, 1), "{done:?}");
+}
