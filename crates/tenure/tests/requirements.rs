@@ -11,7 +11,9 @@ fn every_requirement_that_is_claimed_is_cited() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = fs::read_to_string(root.join("docs/requirements.md")).unwrap();
     let mut sources = String::new();
-    for folder in ["crates/tenure/src", "crates/tenure/tests", "crates/tenure-testkit/src"] {
+    for folder in
+        ["crates/tenure/src", "crates/tenure/tests", "crates/tenure-testkit/src", "crates/tenure-cli/tests"]
+    {
         read_all(&root.join(folder), &mut sources);
     }
     let claimed: Vec<&str> = page.lines().filter_map(claimed_number).collect();

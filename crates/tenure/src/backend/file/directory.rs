@@ -92,9 +92,14 @@ impl Directory {
             ));
         }
         if stat.st_mode & 0o022 != 0 {
+            // What is sticky, as /tmp is, is meant to be shared.
+            let fix = match stat.st_mode & 0o1000 {
+                0 => format!("`chmod 700 {path}`, or use another one"),
+                _ => format!("use one inside it: `file://{path}/locks`"),
+            };
             return Err(Error::new(
                 ErrorKind::Denied,
-                format!("directory {path} can be written by others; `chmod 700 {path}`, or use another one"),
+                format!("directory {path} can be written by others; {fix}"),
             ));
         }
         // systemd-tmpfiles leaves a directory alone while somebody has a lock on it.
