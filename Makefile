@@ -1,5 +1,5 @@
 # `make test` is everything that a change must pass; it installs what it needs. `make bench` measures.
-.PHONY: test toolchain fmt lint unit schedules docs bench model fuzz deny
+.PHONY: test toolchain fmt lint unit schedules docs bench model fuzz torture deny
 
 # Permuted schedules need their own build: a mutex of the model in place of the real one.
 SCHEDULES := RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/schedules
@@ -42,6 +42,10 @@ model:
 # More cases for every property test.
 fuzz:
 	PROPTEST_CASES=100000 cargo test --release --workspace --lib --locked
+
+# Processes that are stopped and killed while they share a directory, for longer: `make torture SECONDS=600`.
+torture:
+	TORTURE_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --lib --locked --profile explore torture -- --nocapture
 
 # Licences and advisories of the dependencies; needs cargo-deny.
 deny:

@@ -33,23 +33,18 @@ pub(super) enum Check {
 }
 
 /// Passes a point.
-#[cfg(not(test))]
+#[cfg(any(not(test), shuttle))]
 #[inline(always)]
 pub(super) fn at(_: Point) {}
 
 /// Whether a check is left out.
-#[cfg(not(test))]
+#[cfg(any(not(test), shuttle))]
 #[inline(always)]
 pub(super) fn leaves_out(_: Check) -> bool {
     false
 }
 
-/// Passes a point.
-#[cfg(test)]
-pub(super) fn at(_: Point) {}
-
-/// Whether a check is left out.
-#[cfg(test)]
-pub(super) fn leaves_out(_: Check) -> bool {
-    false
-}
+#[cfg(all(test, not(shuttle)))]
+mod injected;
+#[cfg(all(test, not(shuttle)))]
+pub(super) use self::injected::{Action, VARIABLE, arm, at, leaves_out};

@@ -16,6 +16,10 @@ mod session;
 mod slots;
 mod state;
 mod stripe;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
+#[cfg(all(test, not(shuttle)))]
+mod torture;
 mod watch;
 
 use std::os::fd::OwnedFd;

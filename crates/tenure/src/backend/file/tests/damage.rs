@@ -1,0 +1,150 @@
+//! A stripe that was damaged, or is something else, is an error that names it, and never a grant.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::PathBuf;
+
+use super::*;
+use crate::ErrorKind;
+use crate::backend::file::slots::{mark_dead, read_head};
+
+/// Both slots with short data. The mark is in the middle, beside it the headers, beside them the data.
+const BOTH: usize = 8_192;
+const MARK: std::ops::Range<usize> = BOTH / 2 - 8..BOTH / 2 + 8;
+const HEADERS: [usize; 2] = [MARK.start - 32, MARK.end];
+const DATA: [usize; 2] = [MARK.start - 33, MARK.end + 32];
+
+/// A name that is held, and the file that says so.
+struct Held {
+    scratch: Scratch,
+    file: PathBuf,
+    _guard: Guard,
+    _domain: Domain,
+}
+
+impl Held {
+    async fn new() -> Self {
+        let scratch = Scratch::new();
+        let domain = open(&scratch).await;
+        // Both slots have something to say.
+        drop(hold(&domain, NAME).await);
+        let guard = hold(&domain, NAME).await;
+        let file = scratch.store().join(stripe_file(NAME));
+        Held { scratch, file, _guard: guard, _domain: domain }
+    }
+
+    /// What a client gets that comes now: an error, or that it is busy.
+    async fn ask(&self) -> Option<crate::Error> {
+        let stranger = open(&self.scratch).await;
+        match stranger.lock(NAME).try_acquire().await {
+            Ok(Attempt::Acquired(_)) => panic!("a damaged file granted what is held"),
+            Ok(Attempt::Busy(_)) => None,
+            Err(error) => Some(error),
+        }
+    }
+
+    async fn is_refused(&self, what: &str) {
+        let error = self.ask().await.unwrap_or_else(|| panic!("{what}: not noticed"));
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{what}: {error}");
+        assert!(error.to_string().contains(&stripe_file(NAME)), "{what}: {error}");
+        let stranger = open(&self.scratch).await;
+        assert_eq!(stranger.inspect(NAME).await.unwrap_err().kind(), ErrorKind::Protocol, "{what}");
+        assert_eq!(stranger.list("").await.unwrap_err().kind(), ErrorKind::Protocol, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn no_byte_of_a_stripe_can_be_changed_into_a_grant() {
+    let held = Held::new().await;
+    let file = fs::File::options().read(true).write(true).open(&held.file).unwrap();
+    let whole = fs::read(&held.file).unwrap();
+    let newest = read_head(&file).unwrap().unwrap().newest().unwrap();
+    let slot = usize::try_from(newest.seq % 2).unwrap();
+    assert_eq!(whole.len(), BOTH);
+    let (mut refused, mut asked) = (0, 0);
+    // Every byte of the headers, and some of the data.
+    let bytes = (0..BOTH).filter(|at| !MARK.contains(at) && ((4_040..4_152).contains(at) || at % 19 == 0));
+    for at in bytes {
+        file.write_all_at(&[whole[at] ^ 0x10], at as u64).unwrap();
+        let error = held.ask().await;
+        // Four bytes at the end of a header are not used yet.
+        let is_in_header = (HEADERS[slot]..HEADERS[slot] + 28).contains(&at);
+        assert!(error.is_some() || !is_in_header, "a change at {at} in the header was not noticed");
+        if let Some(error) = error {
+            assert_eq!(error.kind(), ErrorKind::Protocol, "{at}: {error}");
+            refused += 1;
+        }
+        file.write_all_at(&whole[at..=at], at as u64).unwrap();
+        asked += 1;
+    }
+    println!("{asked} bytes were changed, {refused} times it was an error, never a grant");
+    assert!(held.ask().await.is_none(), "it is whole again");
+}
+
+#[tokio::test]
+async fn damage_in_the_data_that_count_is_an_error() {
+    let held = Held::new().await;
+    let file = fs::File::options().read(true).write(true).open(&held.file).unwrap();
+    let newest = read_head(&file).unwrap().unwrap().newest().unwrap();
+    // The last byte of slot 0, the first of slot 1.
+    let newest = usize::try_from(newest.seq % 2).unwrap();
+    let [at, other] = [DATA[newest], DATA[1 - newest]].map(|at| at as u64);
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, other).unwrap();
+    file.write_all_at(&[!byte[0]], other).unwrap();
+    assert!(held.ask().await.is_none_or(|error| error.kind() == ErrorKind::Protocol), "the older slot");
+    file.write_all_at(&byte, other).unwrap();
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[!byte[0]], at).unwrap();
+    held.is_refused("data").await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_cut_off_or_empty_is_an_error() {
+    let held = Held::new().await;
+    let whole = fs::read(&held.file).unwrap();
+    for len in [0, 1, HEADERS[0], MARK.start, HEADERS[1], BOTH - 1] {
+        fs::write(&held.file, &whole[..len]).unwrap();
+        held.is_refused(&format!("{len} bytes")).await;
+    }
+    fs::write(&held.file, [0; BOTH]).unwrap();
+    held.is_refused("zeros").await;
+    fs::write(&held.file, "something else\n".repeat(1_000)).unwrap();
+    held.is_refused("another file").await;
+    fs::write(&held.file, whole).unwrap();
+    assert!(held.ask().await.is_none(), "it is whole again");
+}
+
+#[tokio::test]
+async fn something_else_in_place_of_a_stripe_is_an_error() {
+    let held = Held::new().await;
+    let aside = held.scratch.path().join("aside");
+    fs::rename(&held.file, &aside).unwrap();
+    fs::create_dir(&held.file).unwrap();
+    held.is_refused("a directory").await;
+    fs::remove_dir(&held.file).unwrap();
+    // Also a link to what would be the right file.
+    symlink(&aside, &held.file).unwrap();
+    held.is_refused("a link").await;
+    fs::remove_file(&held.file).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &held.file, rustix::fs::Mode::RUSR).unwrap();
+    held.is_refused("a pipe").await;
+    fs::remove_file(&held.file).unwrap();
+    fs::copy(&aside, &held.file).unwrap();
+    std::os::unix::fs::chown(&held.file, Some(12_345), None).unwrap();
+    held.is_refused("a file of another user").await;
+    fs::remove_file(&held.file).unwrap();
+    fs::rename(&aside, &held.file).unwrap();
+    assert!(held.ask().await.is_none(), "it is there again");
+}
+
+/// The mark of a thief that died before it put anything in the file's place.
+#[tokio::test]
+async fn a_stripe_that_is_marked_as_dead_is_replaced_with_all_it_holds() {
+    let held = Held::new().await;
+    mark_dead(&fs::File::options().write(true).open(&held.file).unwrap()).unwrap();
+    assert!(held.ask().await.is_none());
+    let stripes: Vec<String> =
+        held.scratch.files().into_iter().filter(|name| name.starts_with("stripe-")).collect();
+    assert_eq!(stripes, [stripe_file(NAME).replace(".1", ".2")]);
+}

@@ -1,0 +1,213 @@
+//! Directories that are not fit, are taken away, are full, or can't be written.
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::Command;
+
+use super::*;
+use crate::ErrorKind;
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// What is removed is looked for every 10 ms, so as not to be looked for all the time.
+async fn missed() {
+    tokio::time::sleep(Duration::from_millis(15)).await;
+}
+
+#[tokio::test]
+async fn a_directory_that_others_own_or_may_write_is_refused() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.store()).unwrap();
+    for refused in [0o777, 0o770, 0o720, 0o702, 0o1777] {
+        fs::set_permissions(scratch.store(), Permissions::from_mode(refused)).unwrap();
+        let error = Domain::open(&scratch.url()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{refused:o}: {error}");
+        assert!(error.to_string().contains("can be written by others"), "{error}");
+    }
+    for fit in [0o755, 0o750, 0o700] {
+        fs::set_permissions(scratch.store(), Permissions::from_mode(fit)).unwrap();
+        drop(hold(&open(&scratch).await, NAME).await);
+    }
+    chown(scratch.store(), Some(12_345), None).unwrap();
+    let error = Domain::open(&scratch.url()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(error.to_string().contains("belongs to user 12345"), "{error}");
+}
+
+#[test]
+fn nobody_else_can_read_what_is_in_it() {
+    let scratch = Scratch::new();
+    // Whatever the umask is.
+    let mut puppet = Puppet::start_as(&scratch, "", &["sh", "-c", "umask 0; exec \"$@\"", "sh"]);
+    puppet.acquire(NAME);
+    puppet.ask("lifeline");
+    assert_eq!(mode(&scratch.store()), 0o700);
+    let files = scratch.files();
+    assert_eq!(files.len(), 4, "a stripe, a session, its pipe and its lifeline: {files:?}");
+    for name in files {
+        assert_eq!(mode(&scratch.store().join(&name)), 0o600, "{name}");
+    }
+    puppet.ask("take-away");
+}
+
+#[tokio::test]
+async fn a_directory_that_is_removed_is_unavailable_until_it_is_there_again() {
+    let scratch = Scratch::new();
+    let domain = open(&scratch).await;
+    let guard = hold(&domain, NAME).await;
+    fs::remove_dir_all(scratch.store()).unwrap();
+    let error = domain.lock("another").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("store"), "{error}");
+    missed().await;
+
+    let other = open(&scratch).await;
+    let taken = hold(&other, NAME).await;
+    assert!(taken.fence() > guard.fence());
+    assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    drop(taken);
+    let again = hold(&domain, NAME).await;
+    assert!(is_busy(&other, NAME).await && again.is_held());
+}
+
+/// As a tool that cleans up might do.
+#[tokio::test]
+#[ignore = "a client does not notice that its session was removed"]
+async fn a_session_that_is_removed_is_begun_again() {
+    let scratch = Scratch::new();
+    let domain = open(&scratch).await;
+    let guard = hold(&domain, NAME).await;
+    for name in scratch.files().iter().filter(|name| name.starts_with("session-")) {
+        fs::remove_file(scratch.store().join(name)).unwrap();
+    }
+    missed().await;
+    let other = open(&scratch).await;
+    let taken = hold(&other, NAME).await;
+    assert!(taken.fence() > guard.fence());
+    assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    drop(taken);
+    // Whatever it is granted from here on, it can keep.
+    let again = hold(&domain, NAME).await;
+    assert!(is_busy(&other, NAME).await, "it is held by one that is thought to be dead");
+    assert!(again.is_held());
+}
+
+#[tokio::test]
+async fn a_stripe_that_is_removed_is_made_again() {
+    let scratch = Scratch::new();
+    let (domain, other) = (open(&scratch).await, open(&scratch).await);
+    let guard = hold(&domain, NAME).await;
+    fs::remove_file(scratch.store().join(stripe_file(NAME))).unwrap();
+    missed().await;
+    let taken = hold(&other, NAME).await;
+    assert!(taken.fence() > guard.fence());
+    assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert!(is_busy(&domain, NAME).await);
+}
+
+/// Runs a test of this binary where it can mount what it likes, and nobody sees it.
+fn in_a_room_of_its_own(test: &str) {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.store()).unwrap();
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "--"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("backend::file::tests::places::{test}"), "--ignored", "--nocapture"])
+        .env("TENURE_ROOM", scratch.store())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn mount(args: &[&str]) {
+    assert!(Command::new("mount").args(args).status().unwrap().success(), "mount {args:?}");
+}
+
+fn room() -> String {
+    std::env::var("TENURE_ROOM").expect("to be run by another test")
+}
+
+#[test]
+fn a_full_disk_is_unavailable_and_nothing_is_half_written() {
+    in_a_room_of_its_own("on_a_disk_that_fills_up");
+}
+
+#[tokio::test]
+#[ignore = "run by another test, where it can mount"]
+async fn on_a_disk_that_fills_up() {
+    let room = room();
+    mount(&["-t", "tmpfs", "-o", "size=64k,mode=700", "none", &room]);
+    let url = format!("file://{room}");
+    let domain = Domain::open(&url).await.unwrap();
+    let guard = hold(&domain, NAME).await;
+    let filler = Path::new(&room).join("filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    while file.write_all(&[0; 4_096]).is_ok() {}
+
+    // On a stripe that is not there yet, on one that would have to grow, and for another client.
+    let error = domain.lock("elsewhere").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("free some space"), "{error}");
+    let mut many = Vec::new();
+    let stripe = index_of(&Name::new(NAME).unwrap());
+    let mut names =
+        (0..).map(|n| format!("{n:0900}")).filter(|name| index_of(&Name::new(name).unwrap()) == stripe);
+    let error = loop {
+        match domain.lock(names.next().unwrap()).ttl(HOUR).acquire().await {
+            Ok(guard) => many.push(guard),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(Domain::open(&url).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(guard.is_held() && many.iter().all(|guard| guard.is_held()));
+    guard.renew().await.unwrap();
+
+    drop(file);
+    fs::remove_file(&filler).unwrap();
+    let other = Domain::open(&url).await.unwrap();
+    assert!(is_busy(&other, NAME).await);
+    for guard in &many {
+        assert!(is_busy(&other, guard.name()).await);
+    }
+    assert_eq!(other.list("").await.unwrap().len(), 1 + many.len());
+    drop(hold(&domain, "elsewhere").await);
+    drop(hold(&domain, &names.next().unwrap()).await);
+}
+
+#[test]
+fn a_directory_that_can_only_be_read_is_unavailable() {
+    in_a_room_of_its_own("on_a_disk_that_can_only_be_read");
+}
+
+#[tokio::test]
+#[ignore = "run by another test, where it can mount"]
+async fn on_a_disk_that_can_only_be_read() {
+    let room = room();
+    fs::set_permissions(&room, Permissions::from_mode(0o700)).unwrap();
+    mount(&["--bind", &room, &room]);
+    mount(&["-o", "remount,bind,ro", &room]);
+    let error = Domain::open(format!("file://{room}")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("read-only"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_no_directory_is_a_mistake() {
+    let scratch = Scratch::new();
+    fs::write(scratch.store(), "").unwrap();
+    assert_eq!(Domain::open(&scratch.url()).await.unwrap_err().kind(), ErrorKind::Invalid);
+    let missing = format!("file://{}/not/there", scratch.path().display());
+    assert_eq!(Domain::open(&missing).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    let proc = Domain::open("file:///proc/self").await.unwrap_err();
+    assert!(matches!(proc.kind(), ErrorKind::Unsupported | ErrorKind::Denied), "{proc}");
+}

@@ -1,0 +1,159 @@
+//! A process that a test drives, by lines to its standard input and from its output.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tenure_testkit::oracle::Recorder;
+
+use super::Scratch;
+use crate::backend::file::faults::{self, Action};
+
+/// Far longer than anything takes: what takes this long hangs.
+pub(in crate::backend::file) const HANGS: Duration = Duration::from_secs(20);
+/// What its lines contain, to tell them from those of the test harness.
+pub(super) const SAYS: &str = "puppet: ";
+
+pub(in crate::backend::file) struct Puppet {
+    process: Child,
+    stdin: ChildStdin,
+    said: Receiver<String>,
+    me: String,
+}
+
+impl Puppet {
+    /// A process that has opened the directory.
+    pub(in crate::backend::file) fn start(scratch: &Scratch) -> Self {
+        Puppet::start_as(scratch, "", &[])
+    }
+
+    /// The same, with a plan of faults, and run by way of another program.
+    pub(in crate::backend::file) fn start_as(scratch: &Scratch, plan: &str, wrapper: &[&str]) -> Self {
+        let me = scratch.next_name();
+        let exe = std::env::current_exe().expect("a test binary");
+        let mut command = match wrapper {
+            [] => Command::new(exe),
+            [program, args @ ..] => {
+                let mut command = Command::new(program);
+                command.args(args).arg(exe);
+                command
+            }
+        };
+        command
+            .args(["--exact", "backend::file::torture::obey::a_puppet", "--ignored", "--nocapture"])
+            .env("TENURE_PUPPET", &me)
+            .env("TENURE_PUPPET_DIR", scratch.store())
+            .env("TENURE_PUPPET_LOGS", scratch.logs())
+            .env(faults::VARIABLE, format!("log={},me={me},{plan}", scratch.logs().display()));
+        let mut process =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("to start a process");
+        let stdin = process.stdin.take().expect("a pipe");
+        let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        let (say, said) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if let Some((_, line)) = line.split_once(SAYS) {
+                    let _ = say.send(line.to_owned());
+                }
+            }
+        });
+        let mut puppet = Puppet { process, stdin, said, me };
+        puppet.tell("open");
+        puppet.expect("opened");
+        puppet
+    }
+
+    pub(in crate::backend::file) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub(in crate::backend::file) fn tell(&mut self, what: &str) {
+        writeln!(self.stdin, "{what}").expect("a process that listens");
+    }
+
+    /// What it says next.
+    pub(in crate::backend::file) fn hear(&self) -> String {
+        self.said.recv_timeout(HANGS).unwrap_or_else(|_| panic!("{} says nothing", self.me))
+    }
+
+    /// What it says next, and only if it has said it within this time.
+    pub(in crate::backend::file) fn hear_within(&self, time: Duration) -> Option<String> {
+        self.said.recv_timeout(time).ok()
+    }
+
+    pub(in crate::backend::file) fn ask(&mut self, what: &str) -> String {
+        self.tell(what);
+        self.hear()
+    }
+
+    /// Hears something that begins like this, and returns the rest.
+    pub(in crate::backend::file) fn expect(&self, begin: &str) -> String {
+        let said = self.hear();
+        let rest = said.strip_prefix(begin).unwrap_or_else(|| panic!("{} says: {said}", self.me));
+        rest.trim().to_owned()
+    }
+
+    /// Takes a lock; its fence.
+    pub(in crate::backend::file) fn acquire(&mut self, name: &str) -> u64 {
+        self.tell(&format!("acquire 60000 {name}"));
+        self.expect_granted()
+    }
+
+    pub(in crate::backend::file) fn expect_granted(&self) -> u64 {
+        self.expect("granted").parse().expect("a fence")
+    }
+
+    pub(in crate::backend::file) fn release(&mut self, name: &str) {
+        self.tell(&format!("release {name}"));
+        self.expect("released Done");
+    }
+
+    pub(in crate::backend::file) fn arm(&mut self, point: faults::Point, action: Action) {
+        self.tell(&format!("arm {point:?}:{action:?}:1"));
+        self.expect("armed");
+    }
+
+    pub(in crate::backend::file) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("a process of this test");
+    }
+
+    /// Waits until it has stopped itself.
+    pub(in crate::backend::file) fn until_stopped(&self) {
+        let give_up = Instant::now() + HANGS;
+        while !is_stopped(self.pid()) {
+            assert!(Instant::now() < give_up, "{} does not stop", self.me);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Waits until it is dead.
+    pub(in crate::backend::file) fn until_dead(&mut self) {
+        let give_up = Instant::now() + HANGS;
+        while self.process.try_wait().expect("a child").is_none() {
+            assert!(Instant::now() < give_up, "{} does not die", self.me);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Kills it, as the oracle must know.
+    pub(in crate::backend::file) fn kill(&mut self, log: &Recorder) {
+        log.killed(&self.me);
+        self.signal(Signal::KILL);
+        self.until_dead();
+    }
+}
+
+impl Drop for Puppet {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Whether a process is stopped by a signal.
+pub(in crate::backend::file) fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+}

@@ -1,0 +1,67 @@
+//! Where a test of the file domain takes place.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::backend::file::index_of;
+use crate::name::Name;
+
+/// A place for a test: a directory to lock in, and one for logs.
+pub(in crate::backend::file) struct Scratch {
+    path: PathBuf,
+    names: AtomicU64,
+}
+
+impl Scratch {
+    pub(in crate::backend::file) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("tenure-scratch-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let scratch = Scratch { path: std::env::temp_dir().join(name), names: AtomicU64::new(0) };
+        std::fs::create_dir_all(scratch.logs()).expect("a directory for logs");
+        scratch
+    }
+
+    pub(in crate::backend::file) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(in crate::backend::file) fn store(&self) -> PathBuf {
+        self.path.join("store")
+    }
+
+    pub(in crate::backend::file) fn logs(&self) -> PathBuf {
+        self.path.join("logs")
+    }
+
+    pub(in crate::backend::file) fn url(&self) -> String {
+        format!("file://{}", self.store().display())
+    }
+
+    /// A name for a process that no other one has had.
+    pub(in crate::backend::file) fn next_name(&self) -> String {
+        format!("p{}", self.names.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The names of the files in the store.
+    pub(in crate::backend::file) fn files(&self) -> BTreeSet<String> {
+        let entries = std::fs::read_dir(self.store()).expect("a directory");
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a text")).collect()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.path));
+    }
+}
+
+/// Names of which all are on one stripe.
+pub(in crate::backend::file) fn names_of_one_stripe<const N: usize>() -> [String; N] {
+    let stripe = index_of(&Name::new("orders/0").expect("a name"));
+    let mut names = (0..).map(|n| format!("orders/{n}"));
+    std::array::from_fn(|_| {
+        let is_there = |name: &String| index_of(&Name::new(name).expect("a name")) == stripe;
+        names.find(is_there).expect("a name on every stripe")
+    })
+}
