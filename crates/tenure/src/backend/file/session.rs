@@ -56,27 +56,33 @@ impl SessionFiles {
         id: &SessionId,
         clock: &ClockIdentity,
     ) -> Result<Option<Self>, Error> {
-        let unborn = unborn_name(id);
+        let created = SessionFiles::try_create(dir, id, clock);
+        if !matches!(created, Ok(Some(_))) {
+            // Nobody else removes them as long as this process lives.
+            dir.remove(&pipe_name(id));
+            dir.remove(&unborn_name(id));
+        }
+        created
+    }
+
+    fn try_create(dir: &Directory, id: &SessionId, clock: &ClockIdentity) -> Result<Option<Self>, Error> {
+        let (unborn, pipe) = (unborn_name(id), pipe_name(id));
         let mut lock = dir.create(&unborn)?;
         match fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::AGAIN | Errno::ACCESS) => {
-                // Whoever looks at it removes it next; it must not be in the way of another try before that.
-                dir.remove(&unborn);
-                return Ok(None);
-            }
+            Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
             answer => answer.map_err(|error| dir.trouble("locked", error))?,
         }
         let about = format!("boot {}\npid {}\n", hex(&clock.boot), std::process::id());
         lock.write_all(about.as_bytes()).map_err(|error| dir.io_trouble("written", &error))?;
-        let pipe = pipe_name(id);
+        // One may be left of this session, if its other file was removed.
+        dir.remove(&pipe);
         dir.create_pipe(&pipe)?;
         let reader = match dir.open_pipe(&pipe, OFlags::RDWR) {
-            // Without the file above, which was taken for a dead one's, it looked like what one left behind.
+            // One that was swept away with the unborn one that it belonged to.
             Err(Errno::NOENT) => return Ok(None),
             answer => answer.map_err(|error| dir.trouble("opened", error))?,
         };
         if !dir.rename(&unborn, &lock_name(id))? {
-            dir.remove(&pipe);
             return Ok(None);
         }
         let pid = std::process::id();
@@ -103,9 +109,9 @@ impl SessionFiles {
         another.map(OwnedFd::from).map_err(|error| dir.io_trouble("opened", &error))
     }
 
-    /// Removes the files, if this process made them.
+    /// Removes the files, if this process made them, and they are not those of the same session begun again.
     pub(super) fn remove(&self, dir: &Directory) {
-        if std::process::id() == self.pid {
+        if std::process::id() == self.pid && self.is_there() {
             remove(dir, &self.id);
         }
     }
@@ -146,7 +152,10 @@ fn remove(dir: &Directory, id: &SessionId) {
 
 /// Removes what dead sessions left behind.
 pub(super) fn sweep(dir: &Directory, names: &[String], process: u32) {
-    for name in names {
+    // A pipe goes when what it belongs to has gone.
+    let (unborn, others): (Vec<&String>, Vec<&String>) =
+        names.iter().partition(|name| name.starts_with("unborn-"));
+    for name in unborn.into_iter().chain(others) {
         let Some((kind, id)) = name.split_once('-') else { continue };
         let Some(id) = SessionId::parse(id).filter(|id| !id.is_of_process(process)) else { continue };
         match kind {

@@ -120,7 +120,7 @@ impl Stripe {
             };
             at(Point::Locked);
             let now = super::now();
-            if generation.was_removed(now) {
+            if generation.was_removed(place, now) {
                 if place.is_removed() {
                     return Ok(Outcome::Removed);
                 }
@@ -204,7 +204,7 @@ impl Stripe {
                 return Ok(read(&nothing).filter(|_| !place.is_removed()));
             };
             let now = super::now();
-            if generation.was_removed(now) {
+            if generation.was_removed(place, now) {
                 self.open = None;
                 continue;
             }
@@ -246,13 +246,13 @@ impl Generation {
         Ok(head.is_none_or(|head| head.is_dead))
     }
 
-    /// Whether it has no name any more, looked at every now and then.
-    fn was_removed(&self, now: Now) -> bool {
+    /// Whether it has no name any more, or this client's session has none, looked at every now and then.
+    fn was_removed(&self, place: &Place, now: Now) -> bool {
         if now.lease.wrapping_sub(self.seen.get()) < REMOVAL_CHECK {
             return false;
         }
         self.seen.set(now.lease);
-        rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0)
+        !place.session.is_there() || rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
     /// The same without the lock, after the mark was set: a write that is under way ends soon, and does not count.

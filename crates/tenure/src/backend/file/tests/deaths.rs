@@ -114,7 +114,6 @@ async fn a_lifeline_keeps_the_session_until_it_is_cut() {
 }
 
 #[test]
-#[ignore = "a pipe is swept only after what it belonged to was"]
 fn what_the_dead_leave_is_swept() {
     let scratch = Scratch::new();
     let log = log(&scratch);

@@ -76,7 +76,6 @@ async fn a_directory_that_is_removed_is_unavailable_until_it_is_there_again() {
 
 /// As a tool that cleans up might do.
 #[tokio::test]
-#[ignore = "a client does not notice that its session was removed"]
 async fn a_session_that_is_removed_is_begun_again() {
     let scratch = Scratch::new();
     let domain = open(&scratch).await;
@@ -169,6 +168,8 @@ async fn on_a_disk_that_fills_up() {
     };
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(Domain::open(&url).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    let files: Vec<_> = fs::read_dir(&room).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(files.len(), 4, "the filler, a stripe, a session and its pipe: {files:?}");
     assert!(guard.is_held() && many.iter().all(|guard| guard.is_held()));
     guard.renew().await.unwrap();
 
