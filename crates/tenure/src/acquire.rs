@@ -269,8 +269,7 @@ pub(crate) async fn ask_store(
 ) -> Result<(Reply, Moment), Error> {
     let mut backoff = Backoff::new();
     loop {
-        let timeout = give_up.since(client.clock.now());
-        let error = match send(client, name, bid, timeout, &op).await {
+        let error = match send(client, name, bid, give_up, &op).await {
             Ok((Reply::TooLate, _)) => {
                 Error::unavailable("requests reach the store too late to be executed; try again")
             }
@@ -288,14 +287,15 @@ pub(crate) async fn send(
     client: &Client,
     name: &Name,
     bid: &mut Bid,
-    timeout: Duration,
+    give_up: Moment,
     op: impl Fn(&Bid, u64) -> Op,
 ) -> Result<(Reply, Moment), Error> {
     let backend = client.opened();
     let sent = client.clock.now();
-    let not_after = backend.server_now().map_or(u64::MAX, |now| now.saturating_add(micros(timeout)));
-    let haunted_before = bid.haunted_until.replace(sent + timeout);
-    let answer = client.in_time(timeout, backend.execute(name, op(bid, not_after))).await;
+    let timeout = micros(give_up.since(sent));
+    let not_after = backend.server_now().map_or(u64::MAX, |now| now.saturating_add(timeout));
+    let haunted_before = bid.haunted_until.replace(give_up);
+    let answer = client.in_time(give_up, backend.execute(name, op(bid, not_after))).await;
     if !matches!(&answer, Err(error) if error.may_have_run()) {
         bid.haunted_until = haunted_before;
     }

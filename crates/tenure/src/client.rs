@@ -197,7 +197,7 @@ impl Client {
         let give_up = self.clock.now() + timeout;
         loop {
             let sent = self.clock.now();
-            let answer = self.in_time(give_up.since(sent), self.opened().execute(name, op.clone())).await;
+            let answer = self.in_time(give_up, self.opened().execute(name, op.clone())).await;
             match answer {
                 Ok(Answer { reply, .. }) => {
                     return Ok(Executed { reply, sent });
@@ -217,10 +217,10 @@ impl Client {
         again < give_up
     }
 
-    /// Runs `work` on the store within the time that one command may take.
+    /// Runs `work` on the store until `give_up` at most.
     pub(crate) async fn in_time<T>(
         &self,
-        timeout: Duration,
+        give_up: Moment,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         let mut work = pin!(work);
@@ -228,8 +228,8 @@ impl Client {
         if let Poll::Ready(answer) = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
             return answer;
         }
-        let answer = self.clock.until(self.clock.now() + timeout, work).await;
-        answer.unwrap_or_else(|| {
+        let timeout = give_up.since(self.clock.now());
+        self.clock.until(give_up, work).await.unwrap_or_else(|| {
             Err(Error::unanswered(format!(
                 "store did not answer within {timeout:?}; is it overloaded or cut off?"
             )))

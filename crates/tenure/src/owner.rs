@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
@@ -130,6 +130,7 @@ pub(crate) struct Session {
     id: SessionId,
     /// Its id and who it is, as they stand in a token.
     fields: Arc<str>,
+    random: Arc<Mutex<Reserve>>,
 }
 
 impl Session {
@@ -143,11 +144,29 @@ impl Session {
     }
 
     fn with_id(id: String) -> Self {
-        Session { fields: format!("{id}:{}", here()).into(), id: SessionId(id.into()) }
+        let (fields, random) = (format!("{id}:{}", here()).into(), Arc::default());
+        Session { fields, id: SessionId(id.into()), random }
     }
 
     pub(crate) fn id(&self) -> &SessionId {
         &self.id
+    }
+}
+
+/// Random bytes for the next tokens, so that not each of them asks the operating system. A forked child has a copy of it: so whatever
+/// backend reaches beyond the process must refuse to be used in one.
+#[derive(Debug, Default)]
+struct Reserve(Vec<[u8; RANDOM_HEX / 2]>);
+
+impl Reserve {
+    const TOKENS: usize = 16;
+
+    fn take(&mut self) -> [u8; RANDOM_HEX / 2] {
+        if self.0.is_empty() {
+            let bytes = random::<{ Self::TOKENS * RANDOM_HEX / 2 }>();
+            self.0.extend(bytes.as_chunks().0);
+        }
+        self.0.pop().expect("just filled")
     }
 }
 
@@ -162,7 +181,7 @@ pub(crate) struct Token {
 impl Token {
     /// A fresh token for a lease of this process.
     pub(crate) fn fresh(session: &Session, label: &str) -> Self {
-        let mut text = hex(random::<{ RANDOM_HEX / 2 }>());
+        let mut text = hex(session.random.lock().unwrap_or_else(PoisonError::into_inner).take());
         text.reserve(session.fields.len() + label.len() + 2);
         text.extend([":", &*session.fields, ":"]);
         text.extend(utf8_percent_encode(label, FIELD));
@@ -284,8 +303,9 @@ fn random<const N: usize>() -> [u8; N] {
 }
 
 fn hex<const N: usize>(bytes: [u8; N]) -> String {
-    let digit = |half: u8| char::from_digit(half.into(), 16).expect("half a byte");
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|half| DIGITS[usize::from(half)]).collect()
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ impl Returning {
         let give_up = client.clock.now() + timeout;
         loop {
             let answer = self.send();
-            let answer = client.in_time(give_up.since(client.clock.now()), self.sent(answer)).await;
+            let answer = client.in_time(give_up, self.sent(answer)).await;
             match answer {
                 // Nothing was told, and its time is not over: what ended it was our own release, which was not answered.
                 Ok(_) if *was_unanswered && self.turn.lease.loss().is_none() => return Ok(Release::Done),

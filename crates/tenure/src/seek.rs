@@ -73,7 +73,8 @@ impl Seek {
             let terms = self.bid.claim.terms;
             let polls = self.client.opened().polls();
             let op = |bid: &Bid, not_after| bid.op(waits, polls, not_after);
-            let answer = send(&self.client, &self.name, &mut self.bid, terms.timeout(), op).await;
+            let give_up = self.client.clock.now() + terms.timeout();
+            let answer = send(&self.client, &self.name, &mut self.bid, give_up, op).await;
             self.has_raced = self.alarm.is_granted();
             let next = match answer {
                 Ok((reply, sent)) => {

@@ -223,11 +223,10 @@ impl Table {
         after: &mut After,
     ) -> Turn {
         let turn = self.add_lease(name, bid, lease, fence, seat, after);
-        let now = self.clock.now();
         let cohort = self.cohorts.get_mut(name).expect("add_lease made it");
         cohort.phase = Phase::Held { id: self.next_id };
         if cohort.seats.iter().any(|seat| !seat.waits)
-            && let Some(busy) = cohort.busy(now)
+            && let Some(busy) = cohort.busy(self.clock.now())
         {
             cohort.refuse_tries(&busy, after);
         }
