@@ -1,0 +1,103 @@
+//! A process that forks while it holds a name on the file domain. Here, and not beside the library, because a fork has no safe form.
+#![expect(unsafe_code, reason = "a fork without an exec is what is tested")]
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tenure::{Attempt, Domain, ErrorKind};
+use tokio::runtime::{Builder, Runtime};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// A directory, and a process that holds `orders/42` in it and has forked.
+struct Forked {
+    dir: PathBuf,
+    process: Child,
+    /// What its child said, line by line.
+    said: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Forked {
+    /// The process is this program again, in the test `a_process_that_forks`.
+    fn start(test: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("tenure-fork-{}-{test}", std::process::id()));
+        let mut process = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "a_process_that_forks", "--ignored", "--nocapture"])
+            .env("TENURE_FORK_DIR", &dir)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        let said = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        Forked { dir, process, said }
+    }
+
+    fn hear(&mut self, what: &str) -> String {
+        let mut lines = self.said.by_ref().map_while(Result::ok);
+        lines.find_map(|line| line.strip_prefix(what).map(str::to_owned)).expect("it said what it was to say")
+    }
+
+    fn url(&self) -> String {
+        format!("file://{}", self.dir.display())
+    }
+}
+
+impl Drop for Forked {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Holds a name, forks, and lets its child try what it may not.
+#[test]
+#[ignore = "run by the other tests, as a process that they kill"]
+fn a_process_that_forks() {
+    let url = format!("file://{}", std::env::var("TENURE_FORK_DIR").expect("to be run by another test"));
+    let runtime = runtime();
+    let domain = runtime.block_on(Domain::open(&url)).expect("a directory of our own");
+    let guard = runtime.block_on(domain.lock("orders/42").acquire()).expect("nobody else wants it");
+    // SAFETY: this thread is the only one that the child needs: it uses the runtime of this thread, and its own copies of all else.
+    if unsafe { libc::fork() } == 0 {
+        let error = runtime
+            .block_on(domain.lock("orders/43").acquire())
+            .expect_err("a child has no rights of its parent");
+        println!("\nkind: {:?}", error.kind());
+        drop(guard);
+        println!("child: {}", std::process::id());
+        std::thread::sleep(Duration::from_secs(60));
+        std::process::exit(0);
+    }
+    std::thread::sleep(Duration::from_secs(60));
+    drop(guard);
+}
+
+// R1.3
+#[test]
+fn a_forked_child_neither_uses_nor_keeps_the_lock() {
+    let mut forked = Forked::start("keeps");
+    assert_eq!(forked.hear("kind: "), format!("{:?}", ErrorKind::Unsupported));
+    let child: i32 = forked.hear("child: ").parse().expect("a process id");
+    let child = Pid::from_raw(child).expect("a process id");
+    runtime().block_on(async {
+        let domain = Domain::open(&forked.url()).await.expect("the same directory");
+        let attempt = domain.lock("orders/42").try_acquire().await.expect("a store that answers");
+        assert!(
+            matches!(attempt, Attempt::Busy(_)),
+            "the child dropped its copy of the guard, the parent holds on"
+        );
+        forked.process.kill().expect("to kill it");
+        forked.process.wait().expect("to bury it");
+        let start = Instant::now();
+        let limit = Duration::from_secs(5);
+        let attempt = domain.lock("orders/42").try_acquire_for(limit).await.expect("a store that answers");
+        assert!(matches!(attempt, Attempt::Acquired(_)), "the child lives, and has every descriptor");
+        println!("free {:?} after the death of its holder, whose child lives", start.elapsed());
+    });
+    kill_process(child, Signal::KILL).expect("the child lived until now");
+}
