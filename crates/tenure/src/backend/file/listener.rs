@@ -11,9 +11,10 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::faults::{Check, leaves_out};
+use super::place::Place;
 use super::post::Message;
 use super::state::State;
-use super::{Place, Shared, session};
+use super::{Shared, session};
 use crate::backend::Grant;
 use crate::bytes::Bytes;
 use crate::name::Name;

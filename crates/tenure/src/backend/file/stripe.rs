@@ -12,28 +12,20 @@
 //!   highest are removed only while there is no draft of a living session.
 //! - The file with the highest number counts. It is never removed, and those below it are dead.
 
-use std::cell::Cell;
-use std::fs::{File, TryLockError};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::Place;
 use super::faults::{Check, Point, at, leaves_out};
-use super::session;
+use super::generation::{Generation, Lock, highest};
+use super::place::Place;
+use super::replace::replace;
 use super::slots::{self, Header, Image};
 use super::state::State;
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
-use crate::owner::SessionId;
+use crate::error::Error;
 use crate::record::Now;
 
-/// How often a lock is tried before its holder is waited for.
-const TRIES: usize = 40;
 /// For how many operations a stripe that somebody else has written is read as a whole, without asking first who wrote it.
 const SHARED_FOR: u8 = 16;
-/// How often it is looked whether the file was removed, in µs.
-const REMOVAL_CHECK: u64 = 10_000;
 /// From the mark that a file is dead to the copy of it.
 pub(super) const SETTLE: Duration = Duration::from_millis(6);
 /// Whoever has read and written within this time, in µs, has written before any copy was read. Less than [`SETTLE`], by more than
@@ -57,14 +49,6 @@ struct Known {
     header: Header,
     data: Vec<u8>,
     state: State,
-}
-
-#[derive(Debug)]
-struct Generation {
-    number: u64,
-    file: Arc<File>,
-    /// When it was last seen to be there, in µs of the lease clock.
-    seen: Cell<u64>,
 }
 
 /// What became of an attempt to change a stripe.
@@ -240,208 +224,9 @@ impl Stripe {
     }
 }
 
-impl Generation {
-    fn is_dead(&self, place: &Place) -> Result<bool, Error> {
-        let head = slots::read_head(&self.file).map_err(|error| place.dir.io_trouble("read", &error))?;
-        Ok(head.is_none_or(|head| head.is_dead))
-    }
-
-    /// Whether it has no name any more, or this client's session has none, looked at every now and then.
-    fn was_removed(&self, place: &Place, now: Now) -> bool {
-        if now.lease.wrapping_sub(self.seen.get()) < REMOVAL_CHECK {
-            return false;
-        }
-        self.seen.set(now.lease);
-        !place.session.is_there() || rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0)
-    }
-
-    /// The same without the lock, after the mark was set: a write that is under way ends soon, and does not count.
-    fn load_settled(&self, place: &Place, index: usize) -> Result<(Image, State), Error> {
-        for _ in 0..5 {
-            if let Ok(loaded) = self.load(place, index) {
-                return Ok(loaded);
-            }
-            std::thread::sleep(SETTLE);
-        }
-        self.load(place, index)
-    }
-
-    fn load(&self, place: &Place, index: usize) -> Result<(Image, State), Error> {
-        let corrupt = || {
-            let path = place.dir.path().join(file_name(index, self.number));
-            let message = format!(
-                "{} is corrupt, or not a file of tenure; if no process uses this directory, remove it",
-                path.display()
-            );
-            Error::new(ErrorKind::Protocol, message)
-        };
-        let image = slots::read(&self.file).map_err(|error| place.dir.io_trouble("read", &error))?;
-        let image = image.ok_or_else(corrupt)?;
-        let mut state = State::from_bytes(&image.data).ok_or_else(corrupt)?;
-        if state.clock.boot == place.clock.boot {
-            if image.is_damaged {
-                return Err(corrupt());
-            }
-            if state.clock != place.clock && !state.is_empty() {
-                return Err(Error::unsupported(format!(
-                    "{} is in use from another time namespace, whose clock differs; use a directory for each",
-                    place.dir.path().display()
-                )));
-            }
-        } else if place.network_fs_allowed
-            && session::another_machine_is_here(&place.dir, &place.clock, place.process)
-        {
-            return Err(Error::unsupported(format!(
-                "{} is in use by another machine; past one machine use Redis",
-                place.dir.path().display()
-            )));
-        }
-        if state.clock != place.clock {
-            state.void(place.clock);
-        }
-        Ok((image, state))
-    }
-}
-
-/// The lock of a stripe; given back when it is dropped.
-struct Lock(Arc<File>);
-
-impl Lock {
-    fn take(file: &Arc<File>) -> std::io::Result<Option<Self>> {
-        for _ in 0..TRIES {
-            match file.try_lock() {
-                Ok(()) => return Ok(Some(Lock(Arc::clone(file)))),
-                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-                Err(TryLockError::Error(error)) => return Err(error),
-            }
-        }
-        Ok(None)
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Where it fails, the file is condemned by those who wait for it.
-        let _ = self.0.unlock();
-    }
-}
-
 fn too_much(place: &Place) -> Error {
     Error::unavailable(format!(
         "too many names are held or waited for in {}; use a second directory for some of them",
         place.dir.path().display()
     ))
-}
-
-fn file_name(index: usize, number: u64) -> String {
-    format!("stripe-{index:02x}.{number}")
-}
-
-/// The number of a file, if it is one of this stripe.
-fn number_of(name: &str, index: usize) -> Option<u64> {
-    let number = name.strip_prefix("stripe-")?.strip_prefix(&format!("{index:02x}."))?;
-    number.parse().ok().filter(|&parsed| number == u64::to_string(&parsed))
-}
-
-/// The stripe that a file belongs to.
-pub(super) fn index_of(name: &str) -> Option<usize> {
-    let (index, _) = name.strip_prefix("stripe-")?.split_once('.')?;
-    usize::from_str_radix(index, 16).ok()
-}
-
-fn highest(place: &Place, index: usize) -> Result<Option<Generation>, Error> {
-    loop {
-        let names = place.dir.list()?;
-        let Some(number) = names.iter().filter_map(|name| number_of(name, index)).max() else {
-            return Ok(None);
-        };
-        // Removed since it was listed: there is a higher one.
-        if let Some(file) = place.dir.open_file(&file_name(index, number))? {
-            return Ok(Some(Generation { number, file: Arc::new(file), seen: Cell::new(0) }));
-        }
-    }
-}
-
-/// Puts a copy in the place of a stripe's file that has been dead for [`SETTLE`], or an empty one where there is none. Does nothing if
-/// another has done it.
-pub(super) fn replace(place: &Place, index: usize, dead: Option<u64>) -> Result<(), Error> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("draft-{}-{index:02x}-{next}", place.session_id.as_str());
-    let draft = Draft { place, file: place.dir.create(&name)?, name };
-    at(Point::Announced);
-    let (number, seq, data) = match (highest(place, index)?, dead) {
-        (None, None) => (1, 1, State::new(place.clock).to_bytes()),
-        (Some(highest), Some(dead)) if highest.number == dead => {
-            let (image, _) = highest.load_settled(place, index)?;
-            (dead + 1, image.header.seq + 1, image.data)
-        }
-        _ => return Ok(()),
-    };
-    slots::write_new(&draft.file, seq, &data).map_err(|error| place.dir.io_trouble("written", &error))?;
-    at(Point::Copied);
-    if place.dir.link(&draft.name, &file_name(index, number))? {
-        at(Point::Replaced);
-        // After a power cut it must not be found empty.
-        let _ = draft.file.sync_all();
-    }
-    drop(draft);
-    sweep(place, index)
-}
-
-/// Announces that its session is about to replace a stripe.
-struct Draft<'a> {
-    place: &'a Place,
-    name: String,
-    file: File,
-}
-
-impl Drop for Draft<'_> {
-    fn drop(&mut self) {
-        self.place.dir.remove(&self.name);
-    }
-}
-
-/// The session that made a draft.
-fn drafted_by(name: &str) -> Option<SessionId> {
-    SessionId::parse(name.strip_prefix("draft-")?.split('-').next()?)
-}
-
-/// Removes the drafts of dead sessions.
-pub(super) fn sweep_drafts(place: &Place, names: &[String]) {
-    for name in names {
-        if drafted_by(name).is_some_and(|id| session::is_dead(&place.dir, &id, place.process)) {
-            place.dir.remove(name);
-        }
-    }
-}
-
-/// Removes what replacing left behind, for all stripes.
-pub(super) fn sweep_all(place: &Place, names: &[String]) -> Result<(), Error> {
-    sweep_drafts(place, names);
-    let mut indices: Vec<usize> = names.iter().filter_map(|name| index_of(name)).collect();
-    indices.sort_unstable();
-    // More than one file of a stripe: all but one are dead.
-    for pair in indices.chunk_by(|a, b| a == b).filter(|files| files.len() > 1) {
-        sweep(place, pair[0])?;
-    }
-    Ok(())
-}
-
-/// Removes the files below the highest, unless somebody may be on the way to use one of their numbers again.
-fn sweep(place: &Place, index: usize) -> Result<(), Error> {
-    let numbers =
-        |names: &[String]| names.iter().filter_map(|name| number_of(name, index)).collect::<Vec<_>>();
-    let numbers = numbers(&place.dir.list()?);
-    let Some(&highest) = numbers.iter().max() else { return Ok(()) };
-    // Listed after the highest was seen: whoever announces itself later sees it too.
-    let names = place.dir.list()?;
-    sweep_drafts(place, &names);
-    let is_living = |id| !session::is_dead(&place.dir, &id, place.process);
-    if !names.iter().filter_map(|name| drafted_by(name)).any(is_living) {
-        for number in numbers.into_iter().filter(|&number| number < highest) {
-            place.dir.remove(&file_name(index, number));
-        }
-    }
-    Ok(())
 }

@@ -8,7 +8,7 @@ mod reboots;
 
 use std::time::Duration;
 
-use super::index_of;
+use super::place::index_of;
 use super::platform::ClockIdentity;
 use super::slots;
 use super::state::State;

@@ -15,7 +15,8 @@ use tokio::net::unix::pipe::Sender;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use super::{Place, Shared, index_of, now, session};
+use super::place::{Place, index_of};
+use super::{Shared, now, session};
 use crate::clock::micros;
 use crate::name::Name;
 use crate::owner::Token;

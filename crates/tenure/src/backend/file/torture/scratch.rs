@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::backend::file::index_of;
+use crate::backend::file::place::index_of;
 use crate::name::Name;
 
 /// A place for a test: a directory to lock in, and one for logs.

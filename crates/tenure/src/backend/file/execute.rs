@@ -1,0 +1,208 @@
+//! One operation on one name, from the stripe to those whom it concerns.
+//!
+//! It is done at once, unless somebody is in the way for longer than some µs: then it is tried again, and the stripe is taken from
+//! whoever is stuck with it. Whoever died unseen is buried on the way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::faults::{Point, at};
+use super::place::{Place, STRIPES, index_of};
+use super::post::Message;
+use super::state::State;
+use super::stripe::{self, Outcome, Progress};
+use super::{Shared, generation, now, replace};
+use crate::backend::Answer;
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::name::Name;
+use crate::owner::Token;
+use crate::record::{Now, Op, Record, Reply, Wait, Wake};
+
+/// How long a stripe may make no progress before it is taken from whoever has it.
+const STUCK: Duration = Duration::from_millis(20);
+/// How often a stripe that is in use is tried again before time is given to it.
+const YIELDS: usize = 20;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// An operation that is tried until nobody is in its way.
+pub(super) struct Request {
+    pub(super) name: Name,
+    pub(super) op: Op,
+    /// It was applied, to a stripe that turned out to be dead; whether that counts is not known.
+    pub(super) was_done: bool,
+}
+
+/// Finishes what could not be done at once.
+pub(super) async fn finish(shared: Arc<Shared>, mut request: Request) -> Result<Answer, Error> {
+    let (mut tries, mut stuck): (usize, Option<(Progress, u64)>) = (0, None);
+    loop {
+        tries += 1;
+        if tries <= YIELDS {
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(PAUSE).await;
+        }
+        if let Some(answer) = shared.attempt(&mut request)? {
+            return Ok(answer);
+        }
+        let place = shared.place()?;
+        let progress = place.stripe(&request.name).lock().progress();
+        let since = match &stuck {
+            Some((before, since)) if *before == progress => *since,
+            _ => stuck.insert((progress, now().lease)).1,
+        };
+        if progress.is_some() && now().lease - since < STUCK.as_micros() as u64 {
+            continue;
+        }
+        let dead = place.stripe(&request.name).lock().condemn(&place)?;
+        Clock::Awake.sleep_until(Clock::Awake.now() + stripe::SETTLE).await;
+        replace::replace(&place, index_of(&request.name), dead)?;
+        stuck = None;
+    }
+}
+
+impl Shared {
+    /// Executes a request; `None` when somebody is in the way.
+    pub(super) fn attempt(self: &Arc<Self>, request: &mut Request) -> Result<Option<Answer>, Error> {
+        let place = self.place()?;
+        self.listener.listen(self, &place);
+        if request.op == Op::Inspect {
+            return self.inspect(&place, &request.name);
+        }
+        loop {
+            let Some((reply, server, suspect)) = self.change(&place, request)? else { return Ok(None) };
+            // One that died unseen is in nobody's way.
+            if let Some(suspect) = suspect.filter(|suspect| place.is_dead(suspect)) {
+                if !self.bury(&place, &request.name, suspect)? {
+                    return Ok(None);
+                }
+                continue;
+            }
+            self.watches.mind(self, &request.name, &request.op, &reply);
+            return Ok(Some(Answer { reply, server }));
+        }
+    }
+
+    /// Applies a request to its stripe, then tells whom it concerns. Also returns who is in its way and was not heard of for a while.
+    fn change(
+        self: &Arc<Self>,
+        place: &Arc<Place>,
+        request: &mut Request,
+    ) -> Result<Option<(Reply, u64, Option<Token>)>, Error> {
+        let Request { name, op, was_done } = request;
+        let mut wakes = Vec::new();
+        let outcome = place.stripe(name).lock().change(place, |state, now| {
+            let mut reply = state.apply(name, op.clone(), now, &mut wakes);
+            match reply {
+                Reply::Done => *was_done = true,
+                // What ended the lease was our own release, on a stripe that died later.
+                Reply::NotHeld { .. } if *was_done => reply = Reply::Done,
+                _ => {}
+            }
+            let suspect = state.record(name).and_then(|record| suspect(record, op, &reply, now));
+            (reply, now.lease, suspect.cloned())
+        })?;
+        at(Point::Unlocked);
+        self.tell(place, name, wakes)?;
+        match outcome {
+            Outcome::Done(answer) => Ok(Some(answer)),
+            Outcome::Locked | Outcome::Dead => Ok(None),
+            Outcome::Removed => {
+                self.reopen(place)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Tells everyone whom a change concerns. Whoever can't be told is dead, and the next one is told.
+    fn tell(self: &Arc<Self>, place: &Arc<Place>, name: &Name, wakes: Vec<Wake>) -> Result<(), Error> {
+        for wake in wakes {
+            let token = match &wake {
+                Wake::Granted { token, .. } | Wake::Revoked { token } => token.clone(),
+            };
+            let Some(session) = token.session() else { continue };
+            let is_told = self.post.send(&place.dir, &session, &Message::of(name, wake));
+            if !is_told && place.is_dead(&token) {
+                self.bury(place, name, token)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what a dead session had; false when somebody is in the way.
+    pub(super) fn bury(
+        self: &Arc<Self>,
+        place: &Arc<Place>,
+        name: &Name,
+        token: Token,
+    ) -> Result<bool, Error> {
+        let mut death = Request { name: name.clone(), op: Op::Death { token }, was_done: false };
+        Ok(self.change(place, &mut death)?.is_some())
+    }
+
+    /// Who holds a name and who waits for it; those who died unseen are buried first.
+    fn inspect(self: &Arc<Self>, place: &Arc<Place>, name: &Name) -> Result<Option<Answer>, Error> {
+        loop {
+            let Some(state) = self.look(place, index_of(name))? else { return Ok(None) };
+            let now = now();
+            let mut record = state.record(name).cloned().unwrap_or_else(|| Record::new(0));
+            let dead = {
+                let mut tokens = record.mortal_holder(now).into_iter().chain(record.waiting());
+                tokens.find(|token| place.is_dead(token)).cloned()
+            };
+            if let Some(dead) = dead {
+                if !self.bury(place, name, dead)? {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let reply = record.apply(Op::Inspect, now, &mut Vec::new());
+            return Ok(Some(Answer { reply, server: now.lease }));
+        }
+    }
+
+    /// What a stripe holds; `None` when somebody is in the way.
+    pub(super) fn look(self: &Arc<Self>, place: &Arc<Place>, index: usize) -> Result<Option<State>, Error> {
+        let mut stripe = place.stripes[index].lock();
+        if let Some(state) = stripe.look(place, State::from_bytes)? {
+            return Ok(Some(state));
+        }
+        match stripe.change(place, |state, _| state.clone())? {
+            Outcome::Done(state) => Ok(Some(state)),
+            Outcome::Locked | Outcome::Dead => Ok(None),
+            Outcome::Removed => {
+                drop(stripe);
+                self.reopen(place)?;
+                Ok(None)
+            }
+        }
+    }
+
+    pub(super) fn list(self: &Arc<Self>, prefix: &str) -> Result<Vec<Name>, Error> {
+        let place = self.place()?;
+        let mut stripes: Vec<usize> =
+            place.dir.list()?.iter().filter_map(|name| generation::index_of(name)).collect();
+        stripes.sort_unstable();
+        stripes.dedup();
+        let mut names = Vec::new();
+        for index in stripes.into_iter().filter(|&index| index < STRIPES) {
+            let state = self.look(&place, index)?.ok_or_else(|| {
+                Error::unavailable(format!("{} is busy; try again", place.dir.path().display()))
+            })?;
+            names.extend(state.names(now()).filter(|name| name.as_str().starts_with(prefix)).cloned());
+        }
+        Ok(names)
+    }
+}
+
+/// Who is in the way of a request, if it was not heard of for a while.
+fn suspect<'a>(record: &'a Record, op: &Op, reply: &Reply, now: Now) -> Option<&'a Token> {
+    match (op, reply) {
+        (Op::Acquire { .. }, Reply::Busy { .. }) => record.mortal_holder(now),
+        (Op::Acquire { token, wait: Wait::Join, .. }, Reply::Waiting { .. }) => {
+            record.silent_ahead_of(token, now)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,141 @@
+//! One file of a stripe: opened, locked, read, and known by its number.
+
+use std::cell::Cell;
+use std::fs::{File, TryLockError};
+use std::sync::Arc;
+
+use super::place::Place;
+use super::session;
+use super::slots::{self, Image};
+use super::state::State;
+use super::stripe::SETTLE;
+use crate::error::{Error, ErrorKind};
+use crate::record::Now;
+
+/// How often a lock is tried before its holder is waited for.
+const TRIES: usize = 40;
+/// How often it is looked whether the file was removed, in µs.
+const REMOVAL_CHECK: u64 = 10_000;
+
+#[derive(Debug)]
+pub(super) struct Generation {
+    pub(super) number: u64,
+    pub(super) file: Arc<File>,
+    /// When it was last seen to be there, in µs of the lease clock.
+    seen: Cell<u64>,
+}
+
+impl Generation {
+    pub(super) fn is_dead(&self, place: &Place) -> Result<bool, Error> {
+        let head = slots::read_head(&self.file).map_err(|error| place.dir.io_trouble("read", &error))?;
+        Ok(head.is_none_or(|head| head.is_dead))
+    }
+
+    /// Whether it has no name any more, or this client's session has none, looked at every now and then.
+    pub(super) fn was_removed(&self, place: &Place, now: Now) -> bool {
+        if now.lease.wrapping_sub(self.seen.get()) < REMOVAL_CHECK {
+            return false;
+        }
+        self.seen.set(now.lease);
+        !place.session.is_there() || rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// The same without the lock, after the mark was set: a write that is under way ends soon, and does not count.
+    pub(super) fn load_settled(&self, place: &Place, index: usize) -> Result<(Image, State), Error> {
+        for _ in 0..5 {
+            if let Ok(loaded) = self.load(place, index) {
+                return Ok(loaded);
+            }
+            std::thread::sleep(SETTLE);
+        }
+        self.load(place, index)
+    }
+
+    pub(super) fn load(&self, place: &Place, index: usize) -> Result<(Image, State), Error> {
+        let corrupt = || {
+            let path = place.dir.path().join(file_name(index, self.number));
+            let message = format!(
+                "{} is corrupt, or not a file of tenure; if no process uses this directory, remove it",
+                path.display()
+            );
+            Error::new(ErrorKind::Protocol, message)
+        };
+        let image = slots::read(&self.file).map_err(|error| place.dir.io_trouble("read", &error))?;
+        let image = image.ok_or_else(corrupt)?;
+        let mut state = State::from_bytes(&image.data).ok_or_else(corrupt)?;
+        if state.clock.boot == place.clock.boot {
+            if image.is_damaged {
+                return Err(corrupt());
+            }
+            if state.clock != place.clock && !state.is_empty() {
+                return Err(Error::unsupported(format!(
+                    "{} is in use from another time namespace, whose clock differs; use a directory for each",
+                    place.dir.path().display()
+                )));
+            }
+        } else if place.network_fs_allowed
+            && session::another_machine_is_here(&place.dir, &place.clock, place.process)
+        {
+            return Err(Error::unsupported(format!(
+                "{} is in use by another machine; past one machine use Redis",
+                place.dir.path().display()
+            )));
+        }
+        if state.clock != place.clock {
+            state.void(place.clock);
+        }
+        Ok((image, state))
+    }
+}
+
+/// The lock of a stripe; given back when it is dropped.
+pub(super) struct Lock(Arc<File>);
+
+impl Lock {
+    pub(super) fn take(file: &Arc<File>) -> std::io::Result<Option<Self>> {
+        for _ in 0..TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(Lock(Arc::clone(file)))),
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Where it fails, the file is condemned by those who wait for it.
+        let _ = self.0.unlock();
+    }
+}
+
+pub(super) fn file_name(index: usize, number: u64) -> String {
+    format!("stripe-{index:02x}.{number}")
+}
+
+/// The number of a file, if it is one of this stripe.
+pub(super) fn number_of(name: &str, index: usize) -> Option<u64> {
+    let number = name.strip_prefix("stripe-")?.strip_prefix(&format!("{index:02x}."))?;
+    number.parse().ok().filter(|&parsed| number == u64::to_string(&parsed))
+}
+
+/// The stripe that a file belongs to.
+pub(super) fn index_of(name: &str) -> Option<usize> {
+    let (index, _) = name.strip_prefix("stripe-")?.split_once('.')?;
+    usize::from_str_radix(index, 16).ok()
+}
+
+pub(super) fn highest(place: &Place, index: usize) -> Result<Option<Generation>, Error> {
+    loop {
+        let names = place.dir.list()?;
+        let Some(number) = names.iter().filter_map(|name| number_of(name, index)).max() else {
+            return Ok(None);
+        };
+        // Removed since it was listed: there is a higher one.
+        if let Some(file) = place.dir.open_file(&file_name(index, number))? {
+            return Ok(Some(Generation { number, file: Arc::new(file), seen: Cell::new(0) }));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A directory that is open, and one client's session in it.
+
+use super::directory::Directory;
+use super::platform::ClockIdentity;
+use super::replace;
+use super::session::{self, SessionFiles};
+use super::stripe::Stripe;
+use crate::error::Error;
+use crate::name::Name;
+use crate::owner::{Session, SessionId, Token};
+use crate::sync::Mutex;
+
+/// How many files the names are spread over.
+pub(super) const STRIPES: usize = 64;
+/// How often a session is begun again because somebody who swept was in its way.
+const SESSION_TRIES: usize = 100;
+
+/// A directory that is open, and this client's session in it.
+pub(super) struct Place {
+    pub(super) dir: Directory,
+    pub(super) session_id: SessionId,
+    pub(super) session: SessionFiles,
+    pub(super) stripes: Vec<Mutex<Stripe>>,
+    pub(super) clock: ClockIdentity,
+    /// What the ids of this process's sessions begin with.
+    pub(super) process: u32,
+    pub(super) network_fs_allowed: bool,
+}
+
+impl Place {
+    pub(super) fn new(
+        dir: Directory,
+        session_id: &SessionId,
+        session: SessionFiles,
+        clock: ClockIdentity,
+        process: u32,
+        network_fs_allowed: bool,
+    ) -> Result<Self, Error> {
+        let stripes = (0..STRIPES).map(|index| Mutex::new(Stripe::new(index))).collect();
+        let session_id = session_id.clone();
+        let place = Place { dir, session_id, session, stripes, clock, process, network_fs_allowed };
+        let names = place.dir.list()?;
+        session::sweep(&place.dir, &names, process);
+        replace::sweep_all(&place, &names)?;
+        Ok(place)
+    }
+
+    /// Whether nobody can find this client here any more.
+    pub(super) fn is_removed(&self) -> bool {
+        self.dir.is_removed() || !self.session.is_there()
+    }
+
+    pub(super) fn stripe(&self, name: &Name) -> &Mutex<Stripe> {
+        &self.stripes[index_of(name)]
+    }
+
+    pub(super) fn is_dead(&self, token: &Token) -> bool {
+        token.session().is_some_and(|id| session::is_dead(&self.dir, &id, self.process))
+    }
+}
+
+/// Begins a session: with another id when somebody who swept was in its way.
+pub(super) fn begin_session(
+    dir: &Directory,
+    clock: ClockIdentity,
+    process: u32,
+) -> Result<(Session, SessionFiles), Error> {
+    for _ in 0..SESSION_TRIES {
+        let session = Session::of_process(process);
+        if let Some(files) = SessionFiles::create(dir, session.id(), &clock)? {
+            return Ok((session, files));
+        }
+    }
+    Err(swept_away(dir))
+}
+
+pub(super) fn swept_away(dir: &Directory) -> Error {
+    let path = dir.path().display();
+    Error::unavailable(format!(
+        "somebody removes files from {path} as they are made; stop that, and try again"
+    ))
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.session.remove(&self.dir);
+    }
+}
+
+/// The stripe of a name: the same in every process.
+pub(super) fn index_of(name: &Name) -> usize {
+    crc32fast::hash(name.as_str().as_bytes()) as usize % STRIPES
+}
