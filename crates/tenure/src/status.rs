@@ -107,7 +107,7 @@ impl Status {
 pub struct Busy {
     /// Who holds it; `None` when that is not known.
     pub holder: Option<Holder>,
-    /// How many wait for it: in the store, or, behind a task of this process, here.
+    /// How many others wait for it: in the store, or, behind a task of this process, here.
     pub waiters: usize,
 }
 

@@ -173,7 +173,12 @@ impl Table {
             return Err(error.clone());
         }
         let known = cohort.and_then(|cohort| cohort.busy(self.clock.now()));
-        Ok(known.unwrap_or(Busy { holder: None, waiters: cohort.map_or(0, |cohort| cohort.seats.len()) }))
+        let waiters = cohort.map_or(0, |cohort| cohort.seats.len());
+        let mut busy = known.unwrap_or(Busy { holder: None, waiters });
+        // It does not count itself. In the store's queue all tasks of this client are one, which stays with the others.
+        let stays = waiters > 1 && matches!(cohort, Some(Cohort { phase: Phase::Seeking(_), .. }));
+        busy.waiters = busy.waiters.saturating_sub(usize::from(!stays));
+        Ok(busy)
     }
 
     /// The lease that was given back is on its way: the next one may ask.

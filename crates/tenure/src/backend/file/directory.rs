@@ -31,9 +31,8 @@ impl Directory {
     /// Opens the directory of a domain. The one that the URL names is made if it is missing; its parent is not.
     pub(super) fn open(path: Option<&Path>, network_fs_allowed: bool) -> Result<Self, Error> {
         let mut directory = match path {
-            Some(path) => Directory::open_or_make(path, OFlags::empty())
-                .map_err(|error| trouble(path, "opened", error))?,
-            None => Directory::open_default()?,
+            Some(path) => Directory::open_named(path)?,
+            None => Directory::open_default(&DEFAULT_PARENTS)?,
         };
         directory.check(network_fs_allowed)?;
         Ok(directory)
@@ -49,33 +48,50 @@ impl Directory {
     }
 
     /// By user id, and never from the environment: or cron and a shell would lock in different places.
-    fn open_default() -> Result<Self, Error> {
+    pub(super) fn open_default(parents: &[&str]) -> Result<Self, Error> {
         let name = format!("tenure-{}", rustix::process::geteuid().as_raw());
         let mut path = PathBuf::new();
-        for parent in DEFAULT_PARENTS {
+        for parent in parents {
             path = Path::new(parent).join(&name);
-            // Others may write to the parent, so a link there may be anybody's.
-            match Directory::open_or_make(&path, OFlags::NOFOLLOW) {
-                Ok(directory) => return Ok(directory),
-                // This holds for every process of this user, so that all of them go on to the same one.
-                Err(Errno::NOENT | Errno::ACCESS | Errno::PERM) => {}
-                Err(error) => return Err(trouble(&path, "opened", error)),
+            // The parent alone decides whether this is the place, alike for every process of this user. What stands there already
+            // decides nothing: another user may have put it there, and may remove it while a name is held.
+            match make(&path) {
+                Ok(()) => {}
+                Err(Errno::NOENT | Errno::ACCESS | Errno::PERM) => continue,
+                Err(error) => return Err(trouble(&path, "made", error)),
             }
+            // Others may write to the parent, so a link there may be anybody's.
+            return match open_dir(&path, OFlags::NOFOLLOW) {
+                Ok(fd) => Ok(Directory { fd, path, foreign_fs: None }),
+                Err(Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => Err(Error::new(
+                    ErrorKind::Denied,
+                    format!(
+                        "{} is not a directory of this user; somebody else made it: remove it, or use another one: `file:///path`",
+                        path.display()
+                    ),
+                )),
+                Err(error) => Err(trouble(&path, "opened", error)),
+            };
         }
         Err(trouble(&path, "made", Errno::ACCESS))
     }
 
-    fn open_or_make(path: &Path, flags: OFlags) -> Result<Self, Errno> {
-        let fd = match open_dir(path, flags) {
-            Err(Errno::NOENT) => {
-                match rustix::fs::mkdir(path, Mode::RWXU) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(error) => return Err(error),
+    /// Opens the directory that a URL names; makes it if it is missing.
+    fn open_named(path: &Path) -> Result<Self, Error> {
+        let fd = match open_dir(path, OFlags::empty()) {
+            Err(Errno::NOENT) => match make(path) {
+                Err(Errno::NOENT) => {
+                    let path = path.display();
+                    return Err(Error::unavailable(format!(
+                        "{path} could not be made; make its parent directory first"
+                    )));
                 }
-                open_dir(path, flags)?
-            }
-            answer => answer?,
+                Err(error) => return Err(trouble(path, "made", error)),
+                Ok(()) => open_dir(path, OFlags::empty()),
+            },
+            answer => answer,
         };
+        let fd = fd.map_err(|error| trouble(path, "opened", error))?;
         Ok(Directory { fd, path: path.to_owned(), foreign_fs: None })
     }
 
@@ -189,13 +205,17 @@ impl Directory {
     /// Makes a file that was not there.
     pub(super) fn create(&self, name: &str) -> Result<File, Error> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd =
-            openat(&self.fd, name, flags, PRIVATE).map_err(|error| self.trouble_with(name, "made", error))?;
-        Ok(File::from(fd))
+        let fd = openat(&self.fd, name, flags, PRIVATE).and_then(|fd| {
+            // Whatever the umask takes away, its owner needs.
+            rustix::fs::fchmod(&fd, PRIVATE).map(|()| fd)
+        });
+        Ok(File::from(fd.map_err(|error| self.trouble_with(name, "made", error))?))
     }
 
     pub(super) fn create_pipe(&self, name: &str) -> Result<(), Error> {
-        rustix::fs::mkfifoat(&self.fd, name, PRIVATE).map_err(|error| self.trouble_with(name, "made", error))
+        let made = rustix::fs::mkfifoat(&self.fd, name, PRIVATE)
+            .and_then(|()| rustix::fs::chmodat(&self.fd, name, PRIVATE, AtFlags::empty()));
+        made.map_err(|error| self.trouble_with(name, "made", error))
     }
 
     /// Gives a file a second name; false when somebody else has that name.
@@ -245,6 +265,16 @@ impl AsFd for Directory {
     }
 }
 
+/// Makes a directory, unless there is something.
+fn make(path: &Path) -> Result<(), Errno> {
+    match rustix::fs::mkdir(path, Mode::RWXU) {
+        // Whatever the umask takes away, its owner needs.
+        Ok(()) => rustix::fs::chmod(path, Mode::RWXU),
+        Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 fn open_dir(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | flags, Mode::empty())
 }
@@ -253,7 +283,7 @@ fn trouble(path: &Path, done: &str, error: Errno) -> Error {
     let (kind, fix) = match error {
         Errno::ACCESS | Errno::PERM => (ErrorKind::Denied, "check its owner and mode"),
         Errno::NOTDIR | Errno::LOOP => (ErrorKind::Invalid, "name a directory: `file:///path`"),
-        Errno::NOENT => (ErrorKind::Unavailable, "make the directory, or open the domain again"),
+        Errno::NOENT => (ErrorKind::Unavailable, "make the directory again"),
         Errno::NOSPC | Errno::DQUOT => (ErrorKind::Unavailable, "free some space"),
         Errno::ROFS => (ErrorKind::Unavailable, "make it writable, or use another directory"),
         Errno::MFILE | Errno::NFILE => (ErrorKind::Unavailable, "raise the limit of open files"),

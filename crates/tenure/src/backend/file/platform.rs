@@ -4,6 +4,8 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 
+use rustix::io::Errno;
+
 use crate::bytes::{Bytes, Put};
 use crate::error::Error;
 
@@ -80,7 +82,12 @@ pub(super) fn file_system(dir: impl AsFd) -> std::io::Result<(String, bool)> {
 }
 
 fn read(path: &str) -> Result<String, Error> {
-    fs::read_to_string(path).map_err(|_| unreadable(path))
+    fs::read_to_string(path).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::MFILE | Errno::NFILE) => Error::unavailable(format!(
+            "{path} could not be opened: too many open files; raise the limit of open files"
+        )),
+        _ => unreadable(path),
+    })
 }
 
 fn unreadable(path: &str) -> Error {

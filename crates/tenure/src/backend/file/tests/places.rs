@@ -212,3 +212,26 @@ async fn what_is_no_directory_is_a_mistake() {
     let proc = Domain::open("file:///proc/self").await.unwrap_err();
     assert!(matches!(proc.kind(), ErrorKind::Unsupported | ErrorKind::Denied), "{proc}");
 }
+
+/// Another user can put something in the place of the default directory, and take it away while a name is held: so it must not lead
+/// this user's processes to different places.
+#[test]
+fn what_somebody_put_in_its_place_does_not_move_the_default_directory() {
+    let scratch = Scratch::new();
+    let [first, second] = ["first", "second"].map(|name| scratch.path().join(name));
+    let parents = [first.to_str().unwrap(), second.to_str().unwrap()];
+    let open = || crate::backend::file::directory::Directory::open_default(&parents);
+    let name = format!("tenure-{}", rustix::process::geteuid().as_raw());
+    fs::create_dir(&second).unwrap();
+    assert_eq!(open().unwrap().path(), second.join(&name), "there is no first parent");
+    fs::create_dir(&first).unwrap();
+    assert_eq!(open().unwrap().path(), first.join(&name));
+    assert_eq!(mode(&first.join(&name)), 0o700);
+
+    fs::remove_dir(first.join(&name)).unwrap();
+    fs::write(first.join(&name), "").unwrap();
+    assert_eq!(open().unwrap_err().kind(), ErrorKind::Denied, "a file");
+    fs::remove_file(first.join(&name)).unwrap();
+    std::os::unix::fs::symlink(&second, first.join(&name)).unwrap();
+    assert_eq!(open().unwrap_err().kind(), ErrorKind::Denied, "a link");
+}
