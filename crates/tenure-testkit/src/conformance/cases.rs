@@ -174,6 +174,7 @@ macro_rules! each_conformance_case {
             surface {
                 is_it_locked_by_whom_and_for_how_long: [];
                 busy_says_who_since_when_and_how_many_wait: [];
+                one_that_gives_up_does_not_count_itself: [];
                 a_guard_knows_its_facts: [];
                 a_guard_knows_its_facts_out_of_reach_too: [CutOff];
                 every_lease_has_a_fresh_token: [];

@@ -73,6 +73,32 @@ pub(super) async fn busy_says_who_since_when_and_how_many_wait(f: &impl Fixture)
     is_free(f, a.domain()).await;
 }
 
+// R2.3
+pub(super) async fn one_that_gives_up_does_not_count_itself(f: &impl Fixture) {
+    let (a, b, c) = (f.client().await, f.client().await, f.client().await);
+    let guard = hold(&a).await;
+    for waiting in 0..2 {
+        // The holder's own process counts its tasks, another one those who wait in the store.
+        for client in [&c, &a] {
+            let (lock, limit) = (lock(client), Duration::from_millis(50));
+            let (attempt, ()) = tokio::join!(lock.try_acquire_for(limit), f.let_pass(limit * 4));
+            match attempt.expect("no error") {
+                Attempt::Acquired(_) => panic!("two hold it"),
+                Attempt::Busy(busy) if client.domain().metrics().held == 0 => {
+                    assert_eq!(busy.waiters, waiting)
+                }
+                Attempt::Busy(busy) => assert_eq!(busy.waiters, 0),
+            }
+        }
+        if waiting == 0 {
+            // Aborted with the case's runtime.
+            enqueue(f, &b, "b").await;
+        }
+    }
+    drop(guard);
+    is_free(f, a.domain()).await;
+}
+
 // R4.3
 pub(super) async fn a_guard_knows_its_facts(f: &impl Fixture) {
     let a = f.client().await;
