@@ -72,12 +72,13 @@ impl Shared {
         }
         loop {
             let Some((reply, server, suspect)) = self.change(&place, request)? else { return Ok(None) };
-            // One that died unseen is in nobody's way.
+            // One that died unseen is in nobody's way. If it can't be buried, the answer is true all the same.
             if let Some(suspect) = suspect.filter(|suspect| place.is_dead(suspect)) {
-                if !self.bury(&place, &request.name, suspect)? {
-                    return Ok(None);
+                match self.bury(&place, &request.name, suspect) {
+                    Ok(true) => continue,
+                    Ok(false) => return Ok(None),
+                    Err(_) => {}
                 }
-                continue;
             }
             self.watches.mind(self, &request.name, &request.op, &reply);
             return Ok(Some(Answer { reply, server }));
@@ -86,14 +87,26 @@ impl Shared {
 
     /// Applies a request to its stripe, then tells whom it concerns. Also returns who is in its way and was not heard of for a while.
     fn change(
-        self: &Arc<Self>,
+        &self,
         place: &Arc<Place>,
         request: &mut Request,
     ) -> Result<Option<(Reply, u64, Option<Token>)>, Error> {
-        let Request { name, op, was_done } = request;
         let mut wakes = Vec::new();
+        let answer = self.apply(place, request, &mut wakes)?;
+        self.tell(place, &request.name, wakes);
+        Ok(answer)
+    }
+
+    /// The same, and appends whom it concerns.
+    fn apply(
+        &self,
+        place: &Arc<Place>,
+        request: &mut Request,
+        wakes: &mut Vec<Wake>,
+    ) -> Result<Option<(Reply, u64, Option<Token>)>, Error> {
+        let Request { name, op, was_done } = request;
         let outcome = place.stripe(name).lock().change(place, |state, now| {
-            let mut reply = state.apply(name, op.clone(), now, &mut wakes);
+            let mut reply = state.apply(name, op.clone(), now, wakes);
             match reply {
                 Reply::Done => *was_done = true,
                 // What ended the lease was our own release, on a stripe that died later.
@@ -104,7 +117,6 @@ impl Shared {
             (reply, now.lease, suspect.cloned())
         })?;
         at(Point::Unlocked);
-        self.tell(place, name, wakes)?;
         match outcome {
             Outcome::Done(answer) => Ok(Some(answer)),
             Outcome::Locked | Outcome::Dead => Ok(None),
@@ -115,34 +127,31 @@ impl Shared {
         }
     }
 
-    /// Tells everyone whom a change concerns. Whoever can't be told is dead, and the next one is told.
-    fn tell(self: &Arc<Self>, place: &Arc<Place>, name: &Name, wakes: Vec<Wake>) -> Result<(), Error> {
-        for wake in wakes {
+    /// Tells everyone whom a change concerns. Whoever can't be told is dead, and the next one is told; one after the other, and not one
+    /// inside the other: any number may have died. What goes wrong here is not the answer to whoever asked; those who wait look
+    /// by themselves.
+    fn tell(&self, place: &Arc<Place>, name: &Name, mut wakes: Vec<Wake>) {
+        while let Some(wake) = wakes.pop() {
             let token = match &wake {
                 Wake::Granted { token, .. } | Wake::Revoked { token } => token.clone(),
             };
             let Some(session) = token.session() else { continue };
             let is_told = self.post.send(&place.dir, &session, &Message::of(name, wake));
             if !is_told && place.is_dead(&token) {
-                self.bury(place, name, token)?;
+                let mut death = Request { name: name.clone(), op: Op::Death { token }, was_done: false };
+                let _ = self.apply(place, &mut death, &mut wakes);
             }
         }
-        Ok(())
     }
 
     /// Ends what a dead session had; false when somebody is in the way.
-    pub(super) fn bury(
-        self: &Arc<Self>,
-        place: &Arc<Place>,
-        name: &Name,
-        token: Token,
-    ) -> Result<bool, Error> {
+    pub(super) fn bury(&self, place: &Arc<Place>, name: &Name, token: Token) -> Result<bool, Error> {
         let mut death = Request { name: name.clone(), op: Op::Death { token }, was_done: false };
         Ok(self.change(place, &mut death)?.is_some())
     }
 
     /// Who holds a name and who waits for it; those who died unseen are buried first.
-    fn inspect(self: &Arc<Self>, place: &Arc<Place>, name: &Name) -> Result<Option<Answer>, Error> {
+    fn inspect(&self, place: &Arc<Place>, name: &Name) -> Result<Option<Answer>, Error> {
         loop {
             let Some(state) = self.look(place, index_of(name))? else { return Ok(None) };
             let now = now();
@@ -163,7 +172,7 @@ impl Shared {
     }
 
     /// What a stripe holds; `None` when somebody is in the way.
-    pub(super) fn look(self: &Arc<Self>, place: &Arc<Place>, index: usize) -> Result<Option<State>, Error> {
+    pub(super) fn look(&self, place: &Arc<Place>, index: usize) -> Result<Option<State>, Error> {
         let mut stripe = place.stripes[index].lock();
         if let Some(state) = stripe.look(place, State::from_bytes)? {
             return Ok(Some(state));
@@ -179,7 +188,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn list(self: &Arc<Self>, prefix: &str) -> Result<Vec<Name>, Error> {
+    pub(super) fn list(&self, prefix: &str) -> Result<Vec<Name>, Error> {
         let place = self.place()?;
         let mut stripes: Vec<usize> =
             place.dir.list()?.iter().filter_map(|name| generation::index_of(name)).collect();

@@ -44,14 +44,17 @@ impl ClockIdentity {
     }
 }
 
-/// A number that this process has, and hardly another one that runs: made of boot, process namespace, process id and start time.
+/// A number that this process has, and hardly another one that runs: made of boot, process namespace, process id and start time, and of
+/// where its stack starts, which is another place after exec: what the program before had is not this one's.
 pub(super) fn process_identity(clock: &ClockIdentity) -> Result<u32, Error> {
     let namespace = fs::metadata("/proc/self/ns/pid").map_err(|_| unreadable("/proc/self/ns/pid"))?.ino();
     let stat = read("/proc/self/stat")?;
-    // The second field is the command in parentheses, which may contain anything; the start time is the 22nd.
-    let start = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19));
-    let start = start.ok_or_else(|| unreadable("/proc/self/stat"))?;
-    let identity = format!("{:x?} {namespace} {} {start}", clock.boot, std::process::id());
+    // The second field is the command in parentheses, which may contain anything; the start time is the 22nd, the stack the 28th.
+    let field = |nth| stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(nth));
+    let (Some(start), Some(stack)) = (field(19), field(25)) else {
+        return Err(unreadable("/proc/self/stat"));
+    };
+    let identity = format!("{:x?} {namespace} {} {start} {stack}", clock.boot, std::process::id());
     Ok(crc32fast::hash(identity.as_bytes()))
 }
 

@@ -33,8 +33,12 @@ pub(super) fn replace(place: &Place, index: usize, dead: Option<u64>) -> Result<
     at(Point::Copied);
     if place.dir.link(&draft.name, &file_name(index, number))? {
         at(Point::Replaced);
-        // After a power cut it must not be found empty.
-        let _ = draft.file.sync_all();
+        // After a power cut it must not be found empty. A copy is kept before the original goes; for a first one nobody waits, or on a
+        // disk it would take longer than a short lease lasts.
+        match (dead, draft.file.try_clone()) {
+            (None, Ok(file)) => drop(std::thread::Builder::new().spawn(move || file.sync_all())),
+            _ => drop(draft.file.sync_all()),
+        }
     }
     drop(draft);
     sweep(place, index)
@@ -85,6 +89,11 @@ fn sweep(place: &Place, index: usize) -> Result<(), Error> {
         |names: &[String]| names.iter().filter_map(|name| number_of(name, index)).collect::<Vec<_>>();
     let numbers = numbers(&place.dir.list()?);
     let Some(&highest) = numbers.iter().max() else { return Ok(()) };
+    // What is not a stripe, or was left empty by a power cut, has not taken the place of anything.
+    let file = place.dir.open_file(&file_name(index, highest)).ok().flatten();
+    if !file.is_some_and(|file| slots::read(&file).is_ok_and(|image| image.is_some())) {
+        return Ok(());
+    }
     // Listed after the highest was seen: whoever announces itself later sees it too.
     let names = place.dir.list()?;
     sweep_drafts(place, &names);

@@ -30,7 +30,7 @@ const LULL: usize = 20;
 /// How often the first of the queue looks by itself.
 const FIRST_LOOKS_EVERY: Duration = Duration::from_millis(25);
 /// How often the others do.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The tokens of this client that wait.
 #[derive(Debug, Default)]
@@ -140,6 +140,10 @@ async fn stand_sentry(shared: Weak<Shared>) {
 
 async fn watch(shared: Weak<Shared>, name: Name, token: Token) {
     while let Some(wait) = look(&shared, &name, &token) {
+        if wait.pause.is_zero() {
+            tokio::task::yield_now().await;
+            continue;
+        }
         match wait.pipe.and_then(|pipe| Sender::from_owned_fd(pipe).ok()) {
             Some(pipe) => drop(tokio::time::timeout(wait.pause, pipe.ready(Interest::ERROR)).await),
             None => tokio::time::sleep(wait.pause).await,
@@ -175,8 +179,9 @@ fn look(shared: &Weak<Shared>, name: &Name, token: &Token) -> Option<Pause> {
         return Some(Pause { pause, pipe: None });
     };
     if place.is_dead(ahead) {
-        let _ = shared.bury(&place, name, ahead.clone());
-        return soon;
+        // The one ahead of it may be dead as well: where many died at once, none of them costs a pause.
+        let is_buried = shared.bury(&place, name, ahead.clone()).is_ok_and(|is_buried| is_buried);
+        return if is_buried { Some(Pause { pause: Duration::ZERO, pipe: None }) } else { soon };
     }
     match pipe_of(&place, ahead) {
         Some(Ok(pipe)) => Some(Pause { pause, pipe: Some(pipe) }),
