@@ -67,15 +67,9 @@ pub(crate) struct Run {
 /// Where names live.
 #[derive(Debug, Args)]
 pub(crate) struct Domain {
-    /// Where names live [default: file:, a directory of this user on this machine]
-    #[arg(
-        long,
-        env = "TENURE_URL",
-        hide_env_values = true,
-        default_value = "file:",
-        hide_default_value = true
-    )]
-    pub(crate) url: String,
+    /// Where names live [env: TENURE_URL] [default: file:, a directory of this user on this machine]
+    #[arg(long)]
+    pub(crate) url: Option<String>,
 }
 
 impl Run {

@@ -3,6 +3,7 @@
 //! A command is a file in `commands/`, and a variant in `args.rs`. stdout belongs to the command that is run, or to what was asked for;
 //! everything else is on stderr, one fact a line.
 
+mod address;
 mod args;
 mod child;
 mod commands;

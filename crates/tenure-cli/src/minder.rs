@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, setpgid};
 use tenure::{Attempt, Domain, Error, Guard, Lock, Release};
 
+use crate::address::Source;
 use crate::args::Run;
 use crate::child::{Child, Group};
 use crate::deadline::{Moment, Plan, Watch};
@@ -29,6 +30,8 @@ const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
 pub(crate) struct Minder<'a> {
     pub(crate) run: &'a Run,
     pub(crate) domain: Domain,
+    /// Who named the domain.
+    pub(crate) source: Source,
     pub(crate) front: Pid,
     pub(crate) wire: UnixStream,
     pub(crate) watch: &'static Watch,
@@ -67,7 +70,7 @@ impl Minder<'_> {
                 output::busy(self.run, &busy);
                 self.run.conflict_exit_code
             }
-            Ok(Err(error)) => failed(&error),
+            Ok(Err(error)) => self.failed(&error),
             Err(Interrupted(signal)) => {
                 // What was left in the queue is taken back in the background; a store that hangs forgets it by itself.
                 let _ = tokio::time::timeout(LONGEST_FAREWELL, self.domain.close()).await;
@@ -126,7 +129,7 @@ impl Minder<'_> {
     }
 
     async fn start(&self, guard: &Guard, events: &Events) -> Result<Child, u8> {
-        let lifeline = self.domain.lifeline().await.map_err(|error| failed(&error))?;
+        let lifeline = self.domain.lifeline().await.map_err(|error| self.failed(&error))?;
         if let Some(lifeline) = &lifeline {
             events.give_lifeline(lifeline);
         }
@@ -135,15 +138,15 @@ impl Minder<'_> {
             exit_code::of_start(&error)
         })
     }
+
+    fn failed(&self, error: &Error) -> u8 {
+        say(self.source.blamed(error));
+        exit_code::of_error(error)
+    }
 }
 
 /// A signal came before the name was acquired.
 struct Interrupted(Signal);
-
-fn failed(error: &Error) -> u8 {
-    say(escaped(&error.to_string()));
-    exit_code::of_error(error)
-}
 
 /// Gives the name back; the exit code for a lease that turns out to have been lost.
 async fn give_back(guard: Guard) -> Option<u8> {

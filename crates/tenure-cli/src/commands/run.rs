@@ -7,31 +7,32 @@ use std::os::unix::net::UnixStream;
 use rustix::process::{Signal, getpid};
 use tenure::Domain;
 
+use crate::address::{self, Source};
 use crate::args::Run;
 use crate::child::Group;
 use crate::front::Front;
 use crate::minder::Minder;
-use crate::output::{escaped, say};
+use crate::output::say;
 use crate::sys::{self, Forked, Mask, SignalFd};
 use crate::{exit_code, signals, tree};
 
 /// Holds the name while the command runs; returns the exit code.
 pub(crate) fn run(run: &Run) -> u8 {
     // Checked before there are two processes; it connects in the minder.
-    let domain = match Domain::lazy(run.domain.url.as_str()) {
+    let (domain, source) = match address::domain(&run.domain) {
         Ok(domain) => domain,
-        Err(error) => {
-            say(escaped(&error.to_string()));
-            return exit_code::of_error(&error);
+        Err(refused) => {
+            say(refused.message);
+            return refused.code;
         }
     };
-    split(run, domain).unwrap_or_else(|error| {
+    split(run, domain, source).unwrap_or_else(|error| {
         say(format_args!("operating system refused what is needed to start a command: {error}"));
         exit_code::OS
     })
 }
 
-fn split(run: &Run, domain: Domain) -> io::Result<u8> {
+fn split(run: &Run, domain: Domain, source: Source) -> io::Result<u8> {
     let (wire, others_wire) = UnixStream::pair()?;
     let (front, group, watch) = (getpid(), Group::fitting(), sys::shared_watch()?);
     tree::adopt_orphans()?;
@@ -47,7 +48,7 @@ fn split(run: &Run, domain: Domain) -> io::Result<u8> {
         }
         Forked::Child => {
             drop((wire, signals));
-            Minder { run, domain, front, wire: others_wire, watch, group, mask }.mind()
+            Minder { run, domain, source, front, wire: others_wire, watch, group, mask }.mind()
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Exit codes, messages, and what passes through.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
@@ -95,8 +97,10 @@ fn a_wrong_command_line_is_named() {
         (&["run", "", "true"], "name is empty"),
         (&["run", &long, "true"], "1001 bytes"),
         (&["run", "--label", &long, "name", "true"], "label has"),
-        (&["run", "--url", "memcached://h", "name", "true"], "unknown scheme `memcached`"),
-        (&["run", "--url", "file:?tll=3s", "name", "true"], "unknown option `tll`"),
+        (&["run", "--url", "memcached://h", "name", "true"], "tenure: --url: unknown scheme `memcached`"),
+        (&["run", "--url", "file:?tll=3s", "name", "true"], "tenure: --url: unknown option `tll`"),
+        (&["run", "--url", "memory:", "name", "true"], "tenure: --url: `memory:` is private to one process"),
+        (&["run", "--url", "memory:jobs?ttl=3s", "name", "true"], "use `file:`"),
     ];
     for (args, message) in cases {
         let done = place.end(args);
@@ -135,6 +139,37 @@ fn a_store_that_cannot_be_used_is_told() {
     let done = place.end(&["run", "--url", &url, "name", "touch", "ran"]);
     assert_eq!(done.code, 77, "{done:?}");
     assert!(!place.path("ran").exists());
+}
+
+/// The variable may come from a profile that nobody thinks of.
+// R0.6
+#[test]
+fn a_wrong_variable_is_named() {
+    let place = Place::new();
+    let run = |url: &OsStr, args: &[&str]| {
+        let mut command = place.tenure(args);
+        command.env("TENURE_URL", url);
+        place.spawn(command).finish()
+    };
+    for (url, code, message) in [
+        ("memcached://h", 64, "tenure: TENURE_URL: unknown scheme `memcached`"),
+        ("memory:", 64, "tenure: TENURE_URL: `memory:` is private to one process"),
+        ("redis://localhost", 69, "tenure: TENURE_URL: "),
+    ] {
+        let done = run(OsStr::new(url), &["run", "name", "touch", "ran"]);
+        assert!(done.code == code && done.stderr.starts_with(message), "{url}: {done:?}");
+    }
+    let done = run(OsStr::from_bytes(b"file:///tmp/\xff"), &["run", "name", "touch", "ran"]);
+    assert!(done.code == 64 && done.stderr.contains("TENURE_URL: URL is not UTF-8"), "{done:?}");
+    assert!(!place.path("ran").exists());
+
+    // The directory is that of the user, and the name is none that anyone else takes.
+    let name = place.locks();
+    let done = run(OsStr::new(""), &["run", "-n", name.to_str().unwrap(), "true"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "empty is unset");
+    let url = format!("file://{}", place.locks().display());
+    let done = run(OsStr::new("memcached://h"), &["run", "--url", &url, "name", "true"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "--url goes first");
 }
 
 // R0.6
