@@ -38,7 +38,7 @@ pub(crate) struct Run {
 
     /// Do not wait: fail at once when NAME is held
     #[arg(short, long)]
-    nonblock: bool,
+    pub(crate) nonblock: bool,
 
     /// Wait no longer than this; 0 is --nonblock
     #[arg(short, long, value_name = "DURATION", value_parser = tenure::parse_duration, conflicts_with = "nonblock")]

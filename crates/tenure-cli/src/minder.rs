@@ -68,12 +68,12 @@ impl Minder<'_> {
             Ok(Ok(Attempt::Acquired(guard))) => self.run(guard, events).await,
             Ok(Ok(Attempt::Busy(busy))) => {
                 output::busy(self.run, &busy);
+                self.leave_queue().await;
                 self.run.conflict_exit_code
             }
             Ok(Err(error)) => self.failed(&error),
             Err(Interrupted(signal)) => {
-                // What was left in the queue is taken back in the background; a store that hangs forgets it by itself.
-                let _ = tokio::time::timeout(LONGEST_FAREWELL, self.domain.close()).await;
+                self.leave_queue().await;
                 exit_code::by_signal(signal.as_raw())
             }
         })
@@ -102,6 +102,11 @@ impl Minder<'_> {
                 attempt = &mut acquiring => return Ok(attempt),
             }
         }
+    }
+
+    /// What was left in the queue is taken back in the background, and waited for here; a store that hangs forgets it by itself.
+    async fn leave_queue(&self) {
+        let _ = tokio::time::timeout(LONGEST_FAREWELL, self.domain.close()).await;
     }
 
     /// Runs the command under the lease, and gives it back.

@@ -40,8 +40,12 @@ pub(crate) fn usage(refused: &clap::Error) -> u8 {
     exit_code::USAGE
 }
 
-/// Says who holds the name that was not acquired, since when, and what to type next.
+/// Says who holds the name that was not acquired, since when, and what to change to wait for it. Says nothing when a conflict counts as
+/// success: cron would mail it.
 pub(crate) fn busy(run: &Run, busy: &Busy) {
+    if run.conflict_exit_code == 0 {
+        return;
+    }
     let name = escaped(&run.name);
     match &busy.holder {
         Some(holder) => {
@@ -51,15 +55,19 @@ pub(crate) fn busy(run: &Run, busy: &Busy) {
         }
         None => say(format_args!("`{name}` is held by someone else")),
     }
-    if busy.waiters > 0 {
-        say(format_args!("{} waiting for it", busy.waiters));
-    }
-    let command = escaped(&run.command[0].to_string_lossy());
-    let name = quoted(&name);
     if run.patience().is_some_and(|patience| patience.is_zero()) {
-        say(format_args!("to wait for it up to a minute, type: tenure run -w 60s {name} -- {command} …"));
+        if busy.waiters > 0 {
+            say(format_args!("{} waiting for it", busy.waiters));
+        }
+        let option = if run.nonblock { "-n" } else { "-w 0" };
+        say(format_args!("to wait for it up to a minute, use -w 60s instead of {option}"));
     } else {
-        say(format_args!("to wait for as long as it takes, type: tenure run {name} -- {command} …"));
+        // Who waited is told of those before it, and itself.
+        let before = busy.waiters.saturating_sub(1);
+        if before > 0 {
+            say(format_args!("{before} waiting for it, before this one"));
+        }
+        say("to wait for as long as it takes, leave out -w");
     }
 }
 
@@ -96,15 +104,6 @@ pub(crate) fn escaped(text: &str) -> String {
         if c.is_control() { safe.extend(c.escape_debug()) } else { safe.push(c) }
     }
     safe
-}
-
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// A duration in its two largest units.
@@ -166,10 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_typed_can_be() {
-        assert_eq!(quoted("orders/42"), "orders/42");
-        assert_eq!(quoted("it's a name"), r"'it'\''s a name'");
-        assert_eq!(quoted(""), "''");
+    fn text_of_others_is_safe_on_a_terminal() {
         assert_eq!(escaped("a\u{1b}[31m\nü"), "a\\u{1b}[31m\\nü");
     }
 }
