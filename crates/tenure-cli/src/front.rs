@@ -40,7 +40,7 @@ impl Front {
         let mut is_connected = true;
         loop {
             if let Some(code) = self.minder_ended() {
-                return code.unwrap_or_else(|| self.end_all("the process that kept the lease was killed"));
+                return code.unwrap_or_else(|| self.minder_killed());
             }
             let now = Moment::now();
             if now >= self.watch.kill_at() {
@@ -82,6 +82,15 @@ impl Front {
             }
         }
         None
+    }
+
+    /// By someone, or by itself in a panic.
+    fn minder_killed(&self) -> u8 {
+        if self.watch.had_lease() {
+            return self.end_all("the process that kept the lease was killed");
+        }
+        say("process that was to keep the lease was killed before it had one; the command was not started");
+        exit_code::OS
     }
 
     /// Kills the minder and all below it; returns when nothing is left.

@@ -71,6 +71,16 @@ pub(crate) fn busy(run: &Run, busy: &Busy) {
     }
 }
 
+/// Says what the operating system is short of.
+pub(crate) fn refused_by_system(error: &std::io::Error) {
+    let fix = match error.raw_os_error() {
+        Some(libc::EMFILE) => "; raise the limit of open files (ulimit -n)",
+        Some(libc::EAGAIN) => "; raise the limit of processes (ulimit -u)",
+        _ => "",
+    };
+    say(format_args!("operating system refused what is needed to start a command: {error}{fix}"));
+}
+
 /// Says why a command could not be started.
 pub(crate) fn not_started(command: &str, error: &std::io::Error) {
     let command = escaped(command);

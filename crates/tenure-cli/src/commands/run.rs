@@ -12,9 +12,13 @@ use crate::args::Run;
 use crate::child::Group;
 use crate::front::Front;
 use crate::minder::Minder;
-use crate::output::say;
+use crate::output::{self, say};
 use crate::sys::{self, Forked, Mask, SignalFd};
 use crate::{exit_code, signals, tree};
+
+/// How many descriptors `tenure` opens at the same time. Too few are told here: further on, each thing that fails has a reason of its own
+/// at hand.
+const DESCRIPTORS: usize = 20;
 
 /// Holds the name while the command runs; returns the exit code.
 pub(crate) fn run(run: &Run) -> u8 {
@@ -26,8 +30,9 @@ pub(crate) fn run(run: &Run) -> u8 {
             return refused.code;
         }
     };
-    split(run, domain, source).unwrap_or_else(|error| {
-        say(format_args!("operating system refused what is needed to start a command: {error}"));
+    let code = sys::check_descriptors(DESCRIPTORS).and_then(|()| split(run, domain, source));
+    code.unwrap_or_else(|error| {
+        output::refused_by_system(&error);
         exit_code::OS
     })
 }

@@ -124,6 +124,29 @@ fn help_and_version_go_to_stdout() {
     }
 }
 
+#[test]
+fn too_few_descriptors_are_told_whatever_is_missing() {
+    let place = Place::new();
+    let tenure = env!("CARGO_BIN_EXE_tenure");
+    let mut codes = Vec::new();
+    for limit in 4..40 {
+        let mut command = place.command("sh");
+        let script = format!("ulimit -n {limit}; exec setsid {tenure} run name -- touch ran-{limit}");
+        command.args(["-c", &script]);
+        let done = place.spawn(command).finish();
+        let ran = place.path(&format!("ran-{limit}")).exists();
+        match done.code {
+            0 => assert!(ran && done.stderr.is_empty(), "{limit}: {done:?}"),
+            code => assert!(
+                code == 71 && !ran && done.stderr.contains("ulimit -n") && done.stderr.lines().count() == 1,
+                "{limit}: {done:?}"
+            ),
+        }
+        codes.push(done.code);
+    }
+    assert!(codes.starts_with(&[71]) && codes.ends_with(&[0]), "{codes:?}");
+}
+
 // R0.5
 #[test]
 fn a_store_that_cannot_be_used_is_told() {

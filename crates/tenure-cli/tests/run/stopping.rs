@@ -58,6 +58,25 @@ fn its_minder_killed_it_kills_the_command_before_the_next_begins() {
     assert_no_overlap(&place);
 }
 
+#[test]
+fn its_minder_killed_before_it_had_a_lease_none_is_lost() {
+    let place = Place::new();
+    let holder = place.start_script(&[], "echo $$ > pid; sleep 600");
+    place.pid("pid");
+    let waiting = place.start(&["run", "name", "--", "touch", "ran"]);
+    eventually("it is in the queue", || {
+        place.end(&["run", "-n", "name", "true"]).stderr.contains("1 waiting")
+    });
+    kill_process(waiting.minder(), Signal::KILL).unwrap();
+    let done = waiting.finish();
+    assert_eq!(done.code, 71, "{done:?}");
+    assert!(done.stderr.contains("killed before it had one; the command was not started"), "{done:?}");
+    holder.signal(Signal::TERM);
+    holder.finish();
+    assert!(!place.path("ran").exists());
+    place.assert_nothing_left();
+}
+
 /// What the command starts may close all descriptors: then the front keeps the name, until it has killed it.
 // B4
 #[test]
