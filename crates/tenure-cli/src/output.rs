@@ -5,12 +5,13 @@
 
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use tenure::{Busy, Holder};
 
-use crate::args::Run;
+use crate::args::{Cli, Run};
 use crate::exit_code;
 
 /// Says one fact.
@@ -20,7 +21,7 @@ pub(crate) fn say(fact: impl Display) {
 }
 
 /// Says what the parser of the command line has to say; returns the exit code.
-pub(crate) fn usage(refused: &clap::Error) -> u8 {
+pub(crate) fn usage(mut refused: clap::Error) -> u8 {
     match refused.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // Help that nobody reads to its end is no failure.
@@ -31,13 +32,40 @@ pub(crate) fn usage(refused: &clap::Error) -> u8 {
             let _ = refused.print();
             return exit_code::USAGE;
         }
+        ErrorKind::InvalidSubcommand => {
+            say(unknown_command(&refused));
+            return exit_code::USAGE;
+        }
         _ => {}
     }
+    // Nobody who mistypes an option means to name a lock after it.
+    refused.remove(ContextKind::Suggested);
     let text = refused.to_string();
     for line in text.strip_prefix("error: ").unwrap_or(&text).lines().filter(|line| !line.is_empty()) {
         say(line);
     }
     exit_code::USAGE
+}
+
+fn unknown_command(refused: &clap::Error) -> String {
+    let of = |kind| refused.get(kind).map(ToString::to_string).unwrap_or_default();
+    let (word, near) = (of(ContextKind::InvalidSubcommand), of(ContextKind::SuggestedSubcommand));
+    let sorted = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let cli = <Cli as clap::CommandFactory>::command();
+    let commands: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
+    // What clap takes for similar does not include letters in a wrong order.
+    let swapped = commands.iter().find(|command| sorted(command) == sorted(&word));
+    let near = swapped.map_or(near, ToString::to_string);
+    let word = escaped(&word);
+    if near.is_empty() {
+        format!("unknown command `{word}`; expected one of {}", commands.join(", "))
+    } else {
+        format!("unknown command `{word}`; did you mean `{near}`?")
+    }
 }
 
 /// Says who holds the name that was not acquired, since when, and what to change to wait for it. Says nothing when a conflict counts as
@@ -83,8 +111,17 @@ pub(crate) fn refused_by_system(error: &std::io::Error) {
 
 /// Says why a command could not be started.
 pub(crate) fn not_started(command: &str, error: &std::io::Error) {
+    if exit_code::of_start(error) == exit_code::OS {
+        return refused_by_system(error);
+    }
+    // A directory is told as a file that is not executable.
+    let is_directory = command.contains('/') && Path::new(command).is_dir();
     let command = escaped(command);
     match error.kind() {
+        _ if command.is_empty() => say("command is empty; write what to run after NAME"),
+        _ if is_directory => {
+            say(format_args!("command `{command}` is a directory; give the path of a program in it"));
+        }
         std::io::ErrorKind::NotFound => {
             say(format_args!("command `{command}` not found; give its path, or add its folder to PATH"));
         }

@@ -68,6 +68,8 @@ fn a_command_that_cannot_be_started_gives_the_name_back() {
     let cases = [
         ("no-such-command", 127, "`no-such-command` not found"),
         ("./data", 126, "`./data` is not executable"),
+        ("/tmp", 126, "`/tmp` is a directory"),
+        ("", 127, "is empty"),
     ];
     for (command, code, message) in cases {
         let done = place.end(&["run", "name", command]);
@@ -84,15 +86,23 @@ fn a_wrong_command_line_is_named() {
     let long = "n".repeat(1_001);
     let cases: &[(&[&str], &str)] = &[
         (&[], "Usage: tenure"),
-        (&["rum"], "a similar subcommand exists: 'run'"),
+        (&["rum"], "tenure: unknown command `rum`; did you mean `run`?\n"),
+        (&["rnu"], "tenure: unknown command `rnu`; did you mean `run`?\n"),
+        (&["nightly", "--", "true"], "unknown command `nightly`; expected one of run, help\n"),
+        (&["help", "rnu"], "did you mean `run`?"),
         (&["run"], "required arguments were not provided"),
         (&["run", "name"], "<COMMAND>"),
         (&["run", "-n", "-w", "3s", "name", "true"], "cannot be used with"),
         (&["run", "-w", "soon", "name", "true"], "duration `soon`"),
-        (&["run", "-w", "-3s", "name", "true"], "-3"),
+        (&["run", "-w", "-3s", "name", "true"], "duration `-3s` is negative"),
+        (&["run", "-w", "-1", "name", "true"], "duration `-1` is negative"),
+        (&["run", "-w", "-E", "1", "name", "true"], "the value is missing"),
+        (&["run", "-E", "-1", "name", "true"], "write a number from 0 to 255"),
+        (&["run", "-E", "abc", "name", "true"], "write a number from 0 to 255"),
+        (&["run", "--", "name", "--"], "COMMAND is missing"),
         (&["run", "--ttl", "1m30", "name", "true"], "without a unit"),
         (&["run", "--ttl", "10ms", "name", "true"], "ttl of 10ms is out of range"),
-        (&["run", "-E", "300", "name", "true"], "300"),
+        (&["run", "-E", "300", "name", "true"], "write a number from 0 to 255"),
         (&["run", "--bogus", "name", "true"], "--bogus"),
         (&["run", "", "true"], "name is empty"),
         (&["run", &long, "true"], "1001 bytes"),
@@ -106,6 +116,7 @@ fn a_wrong_command_line_is_named() {
         let done = place.end(args);
         assert_eq!((done.code, done.stdout.as_str()), (64, ""), "{args:?}: {done:?}");
         assert!(done.stderr.contains(message), "{args:?}: {done:?}");
+        assert!(!done.stderr.contains("as a value"), "no advice to name a lock after an option: {done:?}");
         let is_prefixed = done.stderr.lines().all(|line| line.starts_with("tenure: "));
         assert!(is_prefixed || args.is_empty(), "{done:?}");
     }
@@ -118,6 +129,8 @@ fn help_and_version_go_to_stdout() {
         (&["--version"][..], "tenure 0."),
         (&["--help"], "Usage: tenure <COMMAND>"),
         (&["run", "--help"], "-E, --conflict-exit-code <CODE>"),
+        (&["help"], "Usage: tenure <COMMAND>"),
+        (&["help", "run"], "-E, --conflict-exit-code <CODE>"),
     ] {
         let done = place.end(args);
         assert!(done.code == 0 && done.stderr.is_empty() && done.stdout.contains(text), "{done:?}");
@@ -211,6 +224,8 @@ fn names_of_any_characters() {
     let long = "ü".repeat(500);
     for name in ["a b", "../../etc", "ünïcode/🔒", "new\nline", "-n", long.as_str()] {
         let done = place.end(&["run", "-E", "9", "--", name, "sh", "-c", r#"printf %s "$TENURE_NAME""#]);
+        assert_eq!((done.code, done.stdout.as_str()), (0, name));
+        let done = place.end(&["run", "--", name, "--", "sh", "-c", r#"printf %s "$TENURE_NAME""#]);
         assert_eq!((done.code, done.stdout.as_str()), (0, name));
     }
 }
