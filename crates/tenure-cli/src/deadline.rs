@@ -104,6 +104,7 @@ pub(crate) struct Watch {
     kill_at: AtomicU64,
     is_stopping: AtomicBool,
     had_lease: AtomicBool,
+    is_told: AtomicBool,
 }
 
 impl Watch {
@@ -115,6 +116,7 @@ impl Watch {
             kill_at: AtomicU64::new(far),
             is_stopping: AtomicBool::new(false),
             had_lease: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
         }
     }
 
@@ -141,6 +143,11 @@ impl Watch {
     /// Whether someone began to stop the command.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::SeqCst)
+    }
+
+    /// Someone is to tell why the command is stopped; false when someone has told before.
+    pub(crate) fn begin_telling(&self) -> bool {
+        !self.is_told.swap(true, Ordering::SeqCst)
     }
 
     /// Whether there ever was a lease. Nothing was started before that.

@@ -99,6 +99,14 @@ pub(crate) fn busy(run: &Run, busy: &Busy) {
     }
 }
 
+/// Why a lease was lost, when whoever was to renew it or to stop the command in time could do neither.
+pub(crate) fn overslept(name: &str) -> String {
+    let name = escaped(name);
+    format!(
+        "lease on `{name}` was not renewed in time, because `tenure` was stopped or got no time to run; the command is killed"
+    )
+}
+
 /// Says what the operating system is short of.
 pub(crate) fn refused_by_system(error: &std::io::Error) {
     let fix = match error.raw_os_error() {

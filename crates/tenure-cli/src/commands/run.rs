@@ -49,7 +49,7 @@ fn split(run: &Run, domain: Domain, source: Source) -> io::Result<u8> {
     match sys::fork()? {
         Forked::Parent(minder) => {
             drop(others_wire);
-            Ok(Front { minder, wire, signals, watch, lifeline: None }.stand())
+            Ok(Front { name: &run.name, minder, wire, signals, watch, lifeline: None }.stand())
         }
         Forked::Child => {
             drop((wire, signals));

@@ -189,6 +189,8 @@ fn a_whole_tree_that_was_stopped_too_long_ends() {
     each(Signal::CONT);
     let done = running.finish();
     assert_eq!(done.code, 79, "{done:?}");
+    let why = "tenure: lease on `name` was not renewed in time, because `tenure` was stopped or got no time to run; the command is killed\n";
+    assert_eq!(done.stderr, why, "once, whoever is the first to go on");
     place.assert_nothing_left();
 }
 
