@@ -25,6 +25,8 @@ use crate::tree;
 
 /// How long to try to leave the queue.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
+/// How long to ask what is wrong with a store.
+const LONGEST_QUESTION: Duration = Duration::from_millis(500);
 
 /// What the minder has from before it was forked off.
 pub(crate) struct Minder<'a> {
@@ -125,11 +127,21 @@ impl Minder<'_> {
         let holding = Holding::new(child, events, &guard, plan, self.watch, self.front);
         match holding.until_ended().await {
             Ended::Exited(code) => give_back(guard).await.unwrap_or(code),
-            Ended::Lost => exit_code::LOST,
+            Ended::Lost => {
+                self.tell_of_store().await;
+                exit_code::LOST
+            }
             Ended::FrontGone => {
                 give_back(guard).await;
                 exit_code::by_signal(Signal::KILL.as_raw())
             }
+        }
+    }
+
+    /// Says what is wrong with the store, if anything still is: that may be why a lease was not renewed. Nothing runs any more that had to wait.
+    async fn tell_of_store(&self) {
+        if let Ok(Err(error)) = tokio::time::timeout(LONGEST_QUESTION, self.domain.health()).await {
+            say(self.source.blamed(&error));
         }
     }
 
