@@ -42,11 +42,26 @@ pub(crate) struct Run {
     pub(crate) nonblock: bool,
 
     /// Wait no longer than this; 0 is --nonblock
-    #[arg(short, long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true, conflicts_with = "nonblock")]
+    #[arg(
+        short,
+        long,
+        value_name = "DURATION",
+        value_parser = duration,
+        allow_hyphen_values = true,
+        conflicts_with = "nonblock"
+    )]
     wait: Option<Duration>,
 
     /// Exit with this code instead of 75 when NAME is not acquired
-    #[arg(short = 'E', long, value_name = "CODE", value_parser = code, allow_hyphen_values = true, default_value_t = crate::exit_code::BUSY, hide_default_value = true)]
+    #[arg(
+        short = 'E',
+        long,
+        value_name = "CODE",
+        value_parser = code,
+        allow_hyphen_values = true,
+        default_value_t = crate::exit_code::BUSY,
+        hide_default_value = true
+    )]
     pub(crate) conflict_exit_code: u8,
 
     /// How long the lease lasts if it is not renewed: 100ms to 24h [default: 10s]

@@ -20,17 +20,6 @@ use crate::deadline::Watch;
 /// What a new process may use of a stack before exec, besides its arguments.
 const STACK: usize = 64 * 1024;
 
-/// Whether so many more descriptors can be opened.
-///
-/// # Errors
-/// When they can't.
-pub(crate) fn check_descriptors(count: usize) -> io::Result<()> {
-    let some = File::open("/dev/null")?;
-    let all = (0..count).map(|_| rustix::io::fcntl_dupfd_cloexec(&some, 0)).collect::<Result<Vec<_>, _>>()?;
-    drop(all);
-    Ok(())
-}
-
 /// Which side of a fork this is.
 pub(crate) enum Forked {
     /// The process that was there before, with its new child.

@@ -1,9 +1,11 @@
 //! `tenure run`: one process becomes two before there is a thread or a connection, the [front](crate::front) and the
 //! [minder](crate::minder).
 
+use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
 
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Signal, getpid};
 use tenure::Domain;
 
@@ -30,11 +32,19 @@ pub(crate) fn run(run: &Run) -> u8 {
             return refused.code;
         }
     };
-    let code = sys::check_descriptors(DESCRIPTORS).and_then(|()| split(run, domain, source));
+    let code = check_descriptors().and_then(|()| split(run, domain, source));
     code.unwrap_or_else(|error| {
         output::refused_by_system(&error);
         exit_code::OS
     })
+}
+
+/// Fails when the descriptors that are needed can't be opened.
+fn check_descriptors() -> io::Result<()> {
+    let one = File::open("/dev/null")?;
+    let all: Result<Vec<_>, _> = (0..DESCRIPTORS).map(|_| fcntl_dupfd_cloexec(&one, 0)).collect();
+    all?;
+    Ok(())
 }
 
 fn split(run: &Run, domain: Domain, source: Source) -> io::Result<u8> {
