@@ -83,18 +83,13 @@ pub(crate) fn busy(run: &Run, busy: &Busy) {
         }
         None => say(format_args!("`{name}` is held by someone else")),
     }
+    if busy.waiters > 0 {
+        say(format_args!("{} waiting for it", busy.waiters));
+    }
     if run.patience().is_some_and(|patience| patience.is_zero()) {
-        if busy.waiters > 0 {
-            say(format_args!("{} waiting for it", busy.waiters));
-        }
         let option = if run.nonblock { "-n" } else { "-w 0" };
         say(format_args!("to wait for it up to a minute, use -w 60s instead of {option}"));
     } else {
-        // Who waited is told of those before it, and itself.
-        let before = busy.waiters.saturating_sub(1);
-        if before > 0 {
-            say(format_args!("{before} waiting for it, before this one"));
-        }
         say("to wait for as long as it takes, leave out -w");
     }
 }
