@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Hold a name while a command runs, on one machine or on many.
+/// Hold a name while a command runs
 #[derive(Debug, Parser)]
-#[command(name = "tenure", version, disable_help_subcommand = true)]
+#[command(name = "tenure", version)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -19,7 +19,7 @@ pub(crate) enum Command {
     Run(Run),
 }
 
-/// Hold NAME while COMMAND runs.
+/// Hold NAME while COMMAND runs
 #[derive(Debug, Args)]
 #[command(
     override_usage = "tenure run [OPTIONS] NAME [--] COMMAND [ARG]...",
@@ -28,7 +28,8 @@ Waits until nobody else holds NAME, runs COMMAND, gives NAME back, and exits as 
 When the lease is lost, COMMAND is stopped before anybody else can get NAME.
 
 Exit codes: that of COMMAND, or 128 + n when signal n killed it; 75 not acquired; 79 lost; 69 store
-unavailable; 77 denied; 64 usage; 126 COMMAND can't be executed; 127 not found; 130, 143 interrupted while waiting.
+unavailable; 77 denied; 64 usage; 71 no process, descriptor or memory to be had; 126 COMMAND can't be executed;
+127 not found; 130, 143 interrupted while waiting.
 
 COMMAND gets TENURE_NAME and TENURE_FENCE. Durations: 30, .5, 500ms, 30s, 2m30s, 1h."
 )]
@@ -38,21 +39,36 @@ pub(crate) struct Run {
 
     /// Do not wait: fail at once when NAME is held
     #[arg(short, long)]
-    nonblock: bool,
+    pub(crate) nonblock: bool,
 
     /// Wait no longer than this; 0 is --nonblock
-    #[arg(short, long, value_name = "DURATION", value_parser = tenure::parse_duration, conflicts_with = "nonblock")]
+    #[arg(
+        short,
+        long,
+        value_name = "DURATION",
+        value_parser = duration,
+        allow_hyphen_values = true,
+        conflicts_with = "nonblock"
+    )]
     wait: Option<Duration>,
 
     /// Exit with this code instead of 75 when NAME is not acquired
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit_code::BUSY, hide_default_value = true)]
+    #[arg(
+        short = 'E',
+        long,
+        value_name = "CODE",
+        value_parser = code,
+        allow_hyphen_values = true,
+        default_value_t = crate::exit_code::BUSY,
+        hide_default_value = true
+    )]
     pub(crate) conflict_exit_code: u8,
 
     /// How long the lease lasts if it is not renewed: 100ms to 24h [default: 10s]
-    #[arg(long, value_name = "DURATION", value_parser = tenure::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) ttl: Option<Duration>,
 
-    /// A text that others see when they ask who holds NAME
+    /// What others are told when they find NAME held: at most 200 bytes
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) label: String,
 
@@ -67,15 +83,51 @@ pub(crate) struct Run {
 /// Where names live.
 #[derive(Debug, Args)]
 pub(crate) struct Domain {
-    /// Where names live [default: file:, a directory of this user on this machine]
-    #[arg(
-        long,
-        env = "TENURE_URL",
-        hide_env_values = true,
-        default_value = "file:",
-        hide_default_value = true
-    )]
-    pub(crate) url: String,
+    /// Where names live [env: TENURE_URL] [default: file:, a directory of this user on this machine]
+    #[arg(long)]
+    pub(crate) url: Option<String>,
+}
+
+/// A duration. Options take what begins with a dash, so that `-1` is told to be negative rather than to be no option.
+fn duration(text: &str) -> Result<Duration, String> {
+    no_option(text)?;
+    tenure::parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn code(text: &str) -> Result<u8, String> {
+    no_option(text)?;
+    text.parse().map_err(|_| "write a number from 0 to 255".to_owned())
+}
+
+fn no_option(text: &str) -> Result<(), String> {
+    match text.strip_prefix('-') {
+        Some(rest) if !rest.starts_with(|c: char| c.is_ascii_digit() || c == '.') => {
+            Err("the value is missing, and an option follows".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Cli {
+    /// Reads a command line.
+    ///
+    /// # Errors
+    /// What is wrong with it, or the help that was asked for.
+    pub(crate) fn read(
+        words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, clap::Error> {
+        let mut cli = Cli::try_parse_from(words)?;
+        let Command::Run(run) = &mut cli.command;
+        // After a `--` before NAME, clap takes the one after it for COMMAND.
+        if run.command[0] == "--" {
+            run.command.remove(0);
+        }
+        if run.command.is_empty() {
+            let why = "COMMAND is missing; write it after NAME, with its arguments\n";
+            return Err(clap::Error::raw(clap::error::ErrorKind::MissingRequiredArgument, why));
+        }
+        Ok(cli)
+    }
 }
 
 impl Run {
@@ -91,7 +143,7 @@ mod tests {
 
     fn parse(line: &str) -> Result<Run, clap::Error> {
         let words = ["tenure", "run"].into_iter().chain(line.split(' '));
-        Cli::try_parse_from(words).map(|cli| match cli.command {
+        Cli::read(words).map(|cli| match cli.command {
             Command::Run(run) => run,
         })
     }
@@ -110,6 +162,11 @@ mod tests {
         }
         let inner = parse("a -- b -- c").unwrap();
         assert_eq!(inner.command, ["b", "--", "c"], "the command's own `--` stays");
+        for line in ["-- -n -- b -- c", "-- -n b -- c"] {
+            let run = parse(line).unwrap();
+            assert_eq!((run.name.as_str(), run.patience()), ("-n", None), "{line}");
+            assert_eq!(run.command, ["b", "--", "c"], "{line}");
+        }
     }
 
     // R4.1
@@ -123,8 +180,16 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_refused() {
-        for line in ["-n -w 3 a b", "-w soon a b", "-E 256 a b", "--ttl 1m30 a b", "a", "a --", "--bogus a b"]
-        {
+        for line in [
+            "-n -w 3 a b",
+            "-w soon a b",
+            "-E 256 a b",
+            "--ttl 1m30 a b",
+            "a",
+            "a --",
+            "-- a --",
+            "--bogus a b",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

@@ -103,6 +103,8 @@ pub(crate) struct Watch {
     term_at: AtomicU64,
     kill_at: AtomicU64,
     is_stopping: AtomicBool,
+    had_lease: AtomicBool,
+    is_told: AtomicBool,
 }
 
 impl Watch {
@@ -113,6 +115,8 @@ impl Watch {
             term_at: AtomicU64::new(far),
             kill_at: AtomicU64::new(far),
             is_stopping: AtomicBool::new(false),
+            had_lease: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
         }
     }
 
@@ -120,6 +124,7 @@ impl Watch {
     pub(crate) fn follow(&self, plan: &Plan) {
         let (term_at, kill_at) =
             (plan.deadline.before(plan.grace() * 3 / 4), plan.deadline.before(plan.reserve() / 2));
+        self.had_lease.store(true, Ordering::SeqCst);
         self.kill_at.store(kill_at.0, Ordering::SeqCst);
         self.term_at.store(term_at.0, Ordering::SeqCst);
     }
@@ -138,6 +143,16 @@ impl Watch {
     /// Whether someone began to stop the command.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::SeqCst)
+    }
+
+    /// Someone is to tell why the command is stopped; false when someone has told before.
+    pub(crate) fn begin_telling(&self) -> bool {
+        !self.is_told.swap(true, Ordering::SeqCst)
+    }
+
+    /// Whether there ever was a lease. Nothing was started before that.
+    pub(crate) fn had_lease(&self) -> bool {
+        self.had_lease.load(Ordering::SeqCst)
     }
 
     /// When the front does what the minder has not done.

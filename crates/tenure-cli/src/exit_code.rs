@@ -41,8 +41,31 @@ pub(crate) fn of_error(error: &Error) -> u8 {
 
 /// For a command that could not be started.
 pub(crate) fn of_start(error: &std::io::Error) -> u8 {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => NOT_FOUND,
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => NOT_FOUND,
+        // It is not the command's fault.
+        Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => OS,
         _ => NOT_EXECUTABLE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_is_short_of_is_not_the_fault_of_the_command() {
+        for (errno, code) in [
+            (libc::ENOENT, 127),
+            (libc::EACCES, 126),
+            (libc::ENOEXEC, 126),
+            (libc::E2BIG, 126),
+            (libc::EAGAIN, 71),
+            (libc::ENOMEM, 71),
+            (libc::EMFILE, 71),
+            (libc::ENFILE, 71),
+        ] {
+            assert_eq!(of_start(&std::io::Error::from_raw_os_error(errno)), code, "errno {errno}");
+        }
     }
 }

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use crate::deadline::{Moment, Watch};
 use crate::exit_code;
-use crate::output::say;
+use crate::output::{self, say};
 use crate::sys::SignalFd;
 use crate::tree::{self, Change};
 use crate::wire::{self, Relayed, Told};
@@ -25,7 +25,9 @@ use crate::wire::{self, Relayed, Told};
 const LONGEST_SLEEP: Duration = Duration::from_secs(3_600);
 
 /// What the front has.
-pub(crate) struct Front {
+pub(crate) struct Front<'a> {
+    /// What is to be held.
+    pub(crate) name: &'a str,
     pub(crate) minder: Pid,
     pub(crate) wire: UnixStream,
     pub(crate) signals: SignalFd,
@@ -34,17 +36,17 @@ pub(crate) struct Front {
     pub(crate) lifeline: Option<OwnedFd>,
 }
 
-impl Front {
+impl Front<'_> {
     /// Stands until the minder has ended; returns the exit code.
     pub(crate) fn stand(mut self) -> u8 {
         let mut is_connected = true;
         loop {
             if let Some(code) = self.minder_ended() {
-                return code.unwrap_or_else(|| self.end_all("the process that kept the lease was killed"));
+                return code.unwrap_or_else(|| self.minder_killed());
             }
             let now = Moment::now();
             if now >= self.watch.kill_at() {
-                return self.end_all("the process that keeps the lease hangs");
+                return self.minder_hangs();
             }
             let mut next = self.watch.kill_at();
             if !self.watch.is_stopping() {
@@ -84,9 +86,31 @@ impl Front {
         None
     }
 
+    /// By someone, or by itself in a panic.
+    fn minder_killed(&self) -> u8 {
+        if self.watch.had_lease() {
+            say("lease lost: the process that kept the lease was killed; the command is killed");
+            return self.end_all();
+        }
+        say("process that was to keep the lease was killed before it had one; the command was not started");
+        exit_code::OS
+    }
+
+    /// Or it could not run for as long as this process could not.
+    fn minder_hangs(&self) -> u8 {
+        let is_on_time = self.watch.is_stopping();
+        if self.watch.begin_telling() {
+            if is_on_time {
+                say("lease lost: the process that keeps the lease hangs; the command is killed");
+            } else {
+                say(output::overslept(self.name));
+            }
+        }
+        self.end_all()
+    }
+
     /// Kills the minder and all below it; returns when nothing is left.
-    fn end_all(&self, why: &str) -> u8 {
-        say(format_args!("lease lost: {why}; the command is killed"));
+    fn end_all(&self) -> u8 {
         loop {
             tree::kill(None);
             loop {

@@ -3,12 +3,14 @@
 //! It ends with the process that was started; what that leaves behind is not waited for. After a signal to end it is otherwise: the same signal went
 //! to all of its process group, where others may take longer to end, and the name is kept for them.
 
+use std::fmt::Display;
+
 use rustix::process::{Pid, Signal, kill_process};
 use tenure::Tenure;
 
 use crate::child::Child;
 use crate::deadline::{Moment, Plan, Watch};
-use crate::output::{escaped, say};
+use crate::output::{self, escaped, say};
 use crate::signals::{Event, Events};
 use crate::tree::{self, Change};
 
@@ -136,17 +138,31 @@ impl<'a> Holding<'a> {
         if self.tenure.is_held() && !self.watch.is_stopping() {
             return Ended::Exited(code);
         }
-        say(format_args!("lease on `{}` was lost before the command was done", escaped(self.tenure.name())));
+        let name = escaped(self.tenure.name());
+        self.tell(format_args!("lease on `{name}` was lost before the command was done"));
         Ended::Lost
     }
 
     fn ask_to_end(&mut self, why: &str) {
-        say(format_args!("{}; the command is stopped", escaped(why)));
+        if Moment::now() >= self.plan.kill_at() {
+            self.tell(output::overslept(self.tenure.name()));
+            self.watch.begin_stopping();
+            self.course = Course::Killing { ended: Ended::Lost };
+            return;
+        }
+        self.tell(format_args!("{}; the command is stopped", escaped(why)));
         self.watch.begin_stopping();
         tree::ask_to_end(None);
         // A lease that was taken by force may be another's by now: its deadline grants no more than the usual time.
         let kill_at = self.plan.kill_at().min(Moment::now().after(self.plan.grace()));
         self.course = Course::Ending { kill_at };
+    }
+
+    /// Says why the command is stopped, unless the front has.
+    fn tell(&self, why: impl Display) {
+        if self.watch.begin_telling() {
+            say(why);
+        }
     }
 
     /// Reaps what has ended; true when there is no process left below this one.

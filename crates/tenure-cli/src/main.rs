@@ -3,6 +3,7 @@
 //! A command is a file in `commands/`, and a variant in `args.rs`. stdout belongs to the command that is run, or to what was asked for;
 //! everything else is on stderr, one fact a line.
 
+mod address;
 mod args;
 mod child;
 mod commands;
@@ -19,14 +20,12 @@ mod wire;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
-    let code = match Cli::try_parse() {
+    let code = match Cli::read(std::env::args_os()) {
         Ok(Cli { command: Command::Run(run) }) => commands::run::run(&run),
-        Err(refused) => output::usage(&refused),
+        Err(refused) => output::usage(refused),
     };
     ExitCode::from(code)
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, setpgid};
 use tenure::{Attempt, Domain, Error, Guard, Lock, Release};
 
+use crate::address::Source;
 use crate::args::Run;
 use crate::child::{Child, Group};
 use crate::deadline::{Moment, Plan, Watch};
@@ -24,11 +25,15 @@ use crate::tree;
 
 /// How long to try to leave the queue.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
+/// How long to ask what is wrong with a store.
+const LONGEST_QUESTION: Duration = Duration::from_millis(500);
 
 /// What the minder has from before it was forked off.
 pub(crate) struct Minder<'a> {
     pub(crate) run: &'a Run,
     pub(crate) domain: Domain,
+    /// Who named the domain.
+    pub(crate) source: Source,
     pub(crate) front: Pid,
     pub(crate) wire: UnixStream,
     pub(crate) watch: &'static Watch,
@@ -65,12 +70,12 @@ impl Minder<'_> {
             Ok(Ok(Attempt::Acquired(guard))) => self.run(guard, events).await,
             Ok(Ok(Attempt::Busy(busy))) => {
                 output::busy(self.run, &busy);
+                self.leave_queue().await;
                 self.run.conflict_exit_code
             }
-            Ok(Err(error)) => failed(&error),
+            Ok(Err(error)) => self.failed(&error),
             Err(Interrupted(signal)) => {
-                // What was left in the queue is taken back in the background; a store that hangs forgets it by itself.
-                let _ = tokio::time::timeout(LONGEST_FAREWELL, self.domain.close()).await;
+                self.leave_queue().await;
                 exit_code::by_signal(signal.as_raw())
             }
         })
@@ -101,6 +106,11 @@ impl Minder<'_> {
         }
     }
 
+    /// What was left in the queue is taken back in the background, and waited for here; a store that hangs forgets it by itself.
+    async fn leave_queue(&self) {
+        let _ = tokio::time::timeout(LONGEST_FAREWELL, self.domain.close()).await;
+    }
+
     /// Runs the command under the lease, and gives it back.
     async fn run(self, guard: Guard, events: Events) -> u8 {
         // Before the command starts, so that there is no moment in which nobody would stop it.
@@ -117,7 +127,10 @@ impl Minder<'_> {
         let holding = Holding::new(child, events, &guard, plan, self.watch, self.front);
         match holding.until_ended().await {
             Ended::Exited(code) => give_back(guard).await.unwrap_or(code),
-            Ended::Lost => exit_code::LOST,
+            Ended::Lost => {
+                self.tell_of_store().await;
+                exit_code::LOST
+            }
             Ended::FrontGone => {
                 give_back(guard).await;
                 exit_code::by_signal(Signal::KILL.as_raw())
@@ -125,8 +138,15 @@ impl Minder<'_> {
         }
     }
 
+    /// Says what is wrong with the store, if anything still is: that may be why a lease was not renewed. Nothing runs any more that had to wait.
+    async fn tell_of_store(&self) {
+        if let Ok(Err(error)) = tokio::time::timeout(LONGEST_QUESTION, self.domain.health()).await {
+            say(self.source.blamed(&error));
+        }
+    }
+
     async fn start(&self, guard: &Guard, events: &Events) -> Result<Child, u8> {
-        let lifeline = self.domain.lifeline().await.map_err(|error| failed(&error))?;
+        let lifeline = self.domain.lifeline().await.map_err(|error| self.failed(&error))?;
         if let Some(lifeline) = &lifeline {
             events.give_lifeline(lifeline);
         }
@@ -135,15 +155,15 @@ impl Minder<'_> {
             exit_code::of_start(&error)
         })
     }
+
+    fn failed(&self, error: &Error) -> u8 {
+        say(self.source.blamed(error));
+        exit_code::of_error(error)
+    }
 }
 
 /// A signal came before the name was acquired.
 struct Interrupted(Signal);
-
-fn failed(error: &Error) -> u8 {
-    say(escaped(&error.to_string()));
-    exit_code::of_error(error)
-}
 
 /// Gives the name back; the exit code for a lease that turns out to have been lost.
 async fn give_back(guard: Guard) -> Option<u8> {

@@ -5,12 +5,13 @@
 
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use tenure::{Busy, Holder};
 
-use crate::args::Run;
+use crate::args::{Cli, Run};
 use crate::exit_code;
 
 /// Says one fact.
@@ -20,7 +21,7 @@ pub(crate) fn say(fact: impl Display) {
 }
 
 /// Says what the parser of the command line has to say; returns the exit code.
-pub(crate) fn usage(refused: &clap::Error) -> u8 {
+pub(crate) fn usage(mut refused: clap::Error) -> u8 {
     match refused.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // Help that nobody reads to its end is no failure.
@@ -31,8 +32,14 @@ pub(crate) fn usage(refused: &clap::Error) -> u8 {
             let _ = refused.print();
             return exit_code::USAGE;
         }
+        ErrorKind::InvalidSubcommand => {
+            say(unknown_command(&refused));
+            return exit_code::USAGE;
+        }
         _ => {}
     }
+    // Nobody who mistypes an option means to name a lock after it.
+    refused.remove(ContextKind::Suggested);
     let text = refused.to_string();
     for line in text.strip_prefix("error: ").unwrap_or(&text).lines().filter(|line| !line.is_empty()) {
         say(line);
@@ -40,8 +47,33 @@ pub(crate) fn usage(refused: &clap::Error) -> u8 {
     exit_code::USAGE
 }
 
-/// Says who holds the name that was not acquired, since when, and what to type next.
+fn unknown_command(refused: &clap::Error) -> String {
+    let of = |kind| refused.get(kind).map(ToString::to_string).unwrap_or_default();
+    let (word, near) = (of(ContextKind::InvalidSubcommand), of(ContextKind::SuggestedSubcommand));
+    let sorted = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let cli = <Cli as clap::CommandFactory>::command();
+    let commands: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
+    // What clap takes for similar does not include letters in a wrong order.
+    let swapped = commands.iter().find(|command| sorted(command) == sorted(&word));
+    let near = swapped.map_or(near, ToString::to_string);
+    let word = escaped(&word);
+    if near.is_empty() {
+        format!("unknown command `{word}`; expected one of {}", commands.join(", "))
+    } else {
+        format!("unknown command `{word}`; did you mean `{near}`?")
+    }
+}
+
+/// Says who holds the name that was not acquired, since when, and what to change to wait for it. Says nothing when a conflict counts as
+/// success: cron would mail it.
 pub(crate) fn busy(run: &Run, busy: &Busy) {
+    if run.conflict_exit_code == 0 {
+        return;
+    }
     let name = escaped(&run.name);
     match &busy.holder {
         Some(holder) => {
@@ -54,19 +86,45 @@ pub(crate) fn busy(run: &Run, busy: &Busy) {
     if busy.waiters > 0 {
         say(format_args!("{} waiting for it", busy.waiters));
     }
-    let command = escaped(&run.command[0].to_string_lossy());
-    let name = quoted(&name);
     if run.patience().is_some_and(|patience| patience.is_zero()) {
-        say(format_args!("to wait for it up to a minute, type: tenure run -w 60s {name} -- {command} …"));
+        let option = if run.nonblock { "-n" } else { "-w 0" };
+        say(format_args!("to wait for it up to a minute, use -w 60s instead of {option}"));
     } else {
-        say(format_args!("to wait for as long as it takes, type: tenure run {name} -- {command} …"));
+        say("to wait for as long as it takes, leave out -w");
     }
+}
+
+/// Why a lease was lost, when whoever was to renew it or to stop the command in time could do neither.
+pub(crate) fn overslept(name: &str) -> String {
+    let name = escaped(name);
+    format!(
+        "lease on `{name}` was not renewed in time, because `tenure` was stopped or got no time to run; the command is killed"
+    )
+}
+
+/// Says what the operating system is short of.
+pub(crate) fn refused_by_system(error: &std::io::Error) {
+    let fix = match error.raw_os_error() {
+        Some(libc::EMFILE) => "; raise the limit of open files (ulimit -n)",
+        Some(libc::EAGAIN) => "; raise the limit of processes (ulimit -u)",
+        _ => "",
+    };
+    say(format_args!("operating system refused what is needed to start a command: {error}{fix}"));
 }
 
 /// Says why a command could not be started.
 pub(crate) fn not_started(command: &str, error: &std::io::Error) {
+    if exit_code::of_start(error) == exit_code::OS {
+        return refused_by_system(error);
+    }
+    // A directory is told as a file that is not executable.
+    let is_directory = command.contains('/') && Path::new(command).is_dir();
     let command = escaped(command);
     match error.kind() {
+        _ if command.is_empty() => say("command is empty; write what to run after NAME"),
+        _ if is_directory => {
+            say(format_args!("command `{command}` is a directory; give the path of a program in it"));
+        }
         std::io::ErrorKind::NotFound => {
             say(format_args!("command `{command}` not found; give its path, or add its folder to PATH"));
         }
@@ -96,15 +154,6 @@ pub(crate) fn escaped(text: &str) -> String {
         if c.is_control() { safe.extend(c.escape_debug()) } else { safe.push(c) }
     }
     safe
-}
-
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// A duration in its two largest units.
@@ -166,10 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_typed_can_be() {
-        assert_eq!(quoted("orders/42"), "orders/42");
-        assert_eq!(quoted("it's a name"), r"'it'\''s a name'");
-        assert_eq!(quoted(""), "''");
+    fn text_of_others_is_safe_on_a_terminal() {
         assert_eq!(escaped("a\u{1b}[31m\nü"), "a\\u{1b}[31m\\nü");
     }
 }

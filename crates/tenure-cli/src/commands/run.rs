@@ -1,37 +1,53 @@
 //! `tenure run`: one process becomes two before there is a thread or a connection, the [front](crate::front) and the
 //! [minder](crate::minder).
 
+use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
 
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Signal, getpid};
 use tenure::Domain;
 
+use crate::address::{self, Source};
 use crate::args::Run;
 use crate::child::Group;
 use crate::front::Front;
 use crate::minder::Minder;
-use crate::output::{escaped, say};
+use crate::output::{self, say};
 use crate::sys::{self, Forked, Mask, SignalFd};
 use crate::{exit_code, signals, tree};
+
+/// How many descriptors `tenure` opens at the same time. Too few are told here: further on, each thing that fails has a reason of its own
+/// at hand.
+const DESCRIPTORS: usize = 20;
 
 /// Holds the name while the command runs; returns the exit code.
 pub(crate) fn run(run: &Run) -> u8 {
     // Checked before there are two processes; it connects in the minder.
-    let domain = match Domain::lazy(run.domain.url.as_str()) {
+    let (domain, source) = match address::domain(&run.domain) {
         Ok(domain) => domain,
-        Err(error) => {
-            say(escaped(&error.to_string()));
-            return exit_code::of_error(&error);
+        Err(refused) => {
+            say(refused.message);
+            return refused.code;
         }
     };
-    split(run, domain).unwrap_or_else(|error| {
-        say(format_args!("operating system refused what is needed to start a command: {error}"));
+    let code = check_descriptors().and_then(|()| split(run, domain, source));
+    code.unwrap_or_else(|error| {
+        output::refused_by_system(&error);
         exit_code::OS
     })
 }
 
-fn split(run: &Run, domain: Domain) -> io::Result<u8> {
+/// Fails when the descriptors that are needed can't be opened.
+fn check_descriptors() -> io::Result<()> {
+    let one = File::open("/dev/null")?;
+    let all: Result<Vec<_>, _> = (0..DESCRIPTORS).map(|_| fcntl_dupfd_cloexec(&one, 0)).collect();
+    all?;
+    Ok(())
+}
+
+fn split(run: &Run, domain: Domain, source: Source) -> io::Result<u8> {
     let (wire, others_wire) = UnixStream::pair()?;
     let (front, group, watch) = (getpid(), Group::fitting(), sys::shared_watch()?);
     tree::adopt_orphans()?;
@@ -43,11 +59,11 @@ fn split(run: &Run, domain: Domain) -> io::Result<u8> {
     match sys::fork()? {
         Forked::Parent(minder) => {
             drop(others_wire);
-            Ok(Front { minder, wire, signals, watch, lifeline: None }.stand())
+            Ok(Front { name: &run.name, minder, wire, signals, watch, lifeline: None }.stand())
         }
         Forked::Child => {
             drop((wire, signals));
-            Minder { run, domain, front, wire: others_wire, watch, group, mask }.mind()
+            Minder { run, domain, source, front, wire: others_wire, watch, group, mask }.mind()
         }
     }
 }

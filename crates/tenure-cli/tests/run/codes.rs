@@ -1,7 +1,9 @@
 //! Exit codes, messages, and what passes through.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
@@ -66,6 +68,8 @@ fn a_command_that_cannot_be_started_gives_the_name_back() {
     let cases = [
         ("no-such-command", 127, "`no-such-command` not found"),
         ("./data", 126, "`./data` is not executable"),
+        ("/tmp", 126, "`/tmp` is a directory"),
+        ("", 127, "is empty"),
     ];
     for (command, code, message) in cases {
         let done = place.end(&["run", "name", command]);
@@ -82,26 +86,37 @@ fn a_wrong_command_line_is_named() {
     let long = "n".repeat(1_001);
     let cases: &[(&[&str], &str)] = &[
         (&[], "Usage: tenure"),
-        (&["rum"], "a similar subcommand exists: 'run'"),
+        (&["rum"], "tenure: unknown command `rum`; did you mean `run`?\n"),
+        (&["rnu"], "tenure: unknown command `rnu`; did you mean `run`?\n"),
+        (&["nightly", "--", "true"], "unknown command `nightly`; expected one of run, help\n"),
+        (&["help", "rnu"], "did you mean `run`?"),
         (&["run"], "required arguments were not provided"),
         (&["run", "name"], "<COMMAND>"),
         (&["run", "-n", "-w", "3s", "name", "true"], "cannot be used with"),
         (&["run", "-w", "soon", "name", "true"], "duration `soon`"),
-        (&["run", "-w", "-3s", "name", "true"], "-3"),
+        (&["run", "-w", "-3s", "name", "true"], "duration `-3s` is negative"),
+        (&["run", "-w", "-1", "name", "true"], "duration `-1` is negative"),
+        (&["run", "-w", "-E", "1", "name", "true"], "the value is missing"),
+        (&["run", "-E", "-1", "name", "true"], "write a number from 0 to 255"),
+        (&["run", "-E", "abc", "name", "true"], "write a number from 0 to 255"),
+        (&["run", "--", "name", "--"], "COMMAND is missing"),
         (&["run", "--ttl", "1m30", "name", "true"], "without a unit"),
         (&["run", "--ttl", "10ms", "name", "true"], "ttl of 10ms is out of range"),
-        (&["run", "-E", "300", "name", "true"], "300"),
+        (&["run", "-E", "300", "name", "true"], "write a number from 0 to 255"),
         (&["run", "--bogus", "name", "true"], "--bogus"),
         (&["run", "", "true"], "name is empty"),
         (&["run", &long, "true"], "1001 bytes"),
         (&["run", "--label", &long, "name", "true"], "label has"),
-        (&["run", "--url", "memcached://h", "name", "true"], "unknown scheme `memcached`"),
-        (&["run", "--url", "file:?tll=3s", "name", "true"], "unknown option `tll`"),
+        (&["run", "--url", "memcached://h", "name", "true"], "tenure: --url: unknown scheme `memcached`"),
+        (&["run", "--url", "file:?tll=3s", "name", "true"], "tenure: --url: unknown option `tll`"),
+        (&["run", "--url", "memory:", "name", "true"], "tenure: --url: `memory:` is private to one process"),
+        (&["run", "--url", "memory:jobs?ttl=3s", "name", "true"], "use `file:`"),
     ];
     for (args, message) in cases {
         let done = place.end(args);
         assert_eq!((done.code, done.stdout.as_str()), (64, ""), "{args:?}: {done:?}");
         assert!(done.stderr.contains(message), "{args:?}: {done:?}");
+        assert!(!done.stderr.contains("as a value"), "no advice to name a lock after an option: {done:?}");
         let is_prefixed = done.stderr.lines().all(|line| line.starts_with("tenure: "));
         assert!(is_prefixed || args.is_empty(), "{done:?}");
     }
@@ -114,10 +129,35 @@ fn help_and_version_go_to_stdout() {
         (&["--version"][..], "tenure 0."),
         (&["--help"], "Usage: tenure <COMMAND>"),
         (&["run", "--help"], "-E, --conflict-exit-code <CODE>"),
+        (&["help"], "Usage: tenure <COMMAND>"),
+        (&["help", "run"], "-E, --conflict-exit-code <CODE>"),
     ] {
         let done = place.end(args);
         assert!(done.code == 0 && done.stderr.is_empty() && done.stdout.contains(text), "{done:?}");
     }
+}
+
+#[test]
+fn too_few_descriptors_are_told_whatever_is_missing() {
+    let place = Place::new();
+    let tenure = env!("CARGO_BIN_EXE_tenure");
+    let mut codes = Vec::new();
+    for limit in 4..40 {
+        let mut command = place.command("sh");
+        let script = format!("ulimit -n {limit}; exec setsid {tenure} run name -- touch ran-{limit}");
+        command.args(["-c", &script]);
+        let done = place.spawn(command).finish();
+        let ran = place.path(&format!("ran-{limit}")).exists();
+        match done.code {
+            0 => assert!(ran && done.stderr.is_empty(), "{limit}: {done:?}"),
+            code => assert!(
+                code == 71 && !ran && done.stderr.contains("ulimit -n") && done.stderr.lines().count() == 1,
+                "{limit}: {done:?}"
+            ),
+        }
+        codes.push(done.code);
+    }
+    assert!(codes.starts_with(&[71]) && codes.ends_with(&[0]), "{codes:?}");
 }
 
 // R0.5
@@ -137,6 +177,37 @@ fn a_store_that_cannot_be_used_is_told() {
     assert!(!place.path("ran").exists());
 }
 
+/// The variable may come from a profile that nobody thinks of.
+// R0.6
+#[test]
+fn a_wrong_variable_is_named() {
+    let place = Place::new();
+    let run = |url: &OsStr, args: &[&str]| {
+        let mut command = place.tenure(args);
+        command.env("TENURE_URL", url);
+        place.spawn(command).finish()
+    };
+    for (url, code, message) in [
+        ("memcached://h", 64, "tenure: TENURE_URL: unknown scheme `memcached`"),
+        ("memory:", 64, "tenure: TENURE_URL: `memory:` is private to one process"),
+        ("redis://localhost", 69, "tenure: TENURE_URL: "),
+    ] {
+        let done = run(OsStr::new(url), &["run", "name", "touch", "ran"]);
+        assert!(done.code == code && done.stderr.starts_with(message), "{url}: {done:?}");
+    }
+    let done = run(OsStr::from_bytes(b"file:///tmp/\xff"), &["run", "name", "touch", "ran"]);
+    assert!(done.code == 64 && done.stderr.contains("TENURE_URL: URL is not UTF-8"), "{done:?}");
+    assert!(!place.path("ran").exists());
+
+    // The directory is that of the user, and the name is none that anyone else takes.
+    let name = place.locks();
+    let done = run(OsStr::new(""), &["run", "-n", name.to_str().unwrap(), "true"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "empty is unset");
+    let url = format!("file://{}", place.locks().display());
+    let done = run(OsStr::new("memcached://h"), &["run", "--url", &url, "name", "true"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "--url goes first");
+}
+
 // R0.6
 #[test]
 fn the_url_is_not_shown() {
@@ -153,6 +224,8 @@ fn names_of_any_characters() {
     let long = "ü".repeat(500);
     for name in ["a b", "../../etc", "ünïcode/🔒", "new\nline", "-n", long.as_str()] {
         let done = place.end(&["run", "-E", "9", "--", name, "sh", "-c", r#"printf %s "$TENURE_NAME""#]);
+        assert_eq!((done.code, done.stdout.as_str()), (0, name));
+        let done = place.end(&["run", "--", name, "--", "sh", "-c", r#"printf %s "$TENURE_NAME""#]);
         assert_eq!((done.code, done.stdout.as_str()), (0, name));
     }
 }

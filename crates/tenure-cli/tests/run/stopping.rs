@@ -58,6 +58,25 @@ fn its_minder_killed_it_kills_the_command_before_the_next_begins() {
     assert_no_overlap(&place);
 }
 
+#[test]
+fn its_minder_killed_before_it_had_a_lease_none_is_lost() {
+    let place = Place::new();
+    let holder = place.start_script(&[], "echo $$ > pid; sleep 600");
+    place.pid("pid");
+    let waiting = place.start(&["run", "name", "--", "touch", "ran"]);
+    eventually("it is in the queue", || {
+        place.end(&["run", "-n", "name", "true"]).stderr.contains("1 waiting")
+    });
+    kill_process(waiting.minder(), Signal::KILL).unwrap();
+    let done = waiting.finish();
+    assert_eq!(done.code, 71, "{done:?}");
+    assert!(done.stderr.contains("killed before it had one; the command was not started"), "{done:?}");
+    holder.signal(Signal::TERM);
+    holder.finish();
+    assert!(!place.path("ran").exists());
+    place.assert_nothing_left();
+}
+
 /// What the command starts may close all descriptors: then the front keeps the name, until it has killed it.
 // B4
 #[test]
@@ -170,6 +189,8 @@ fn a_whole_tree_that_was_stopped_too_long_ends() {
     each(Signal::CONT);
     let done = running.finish();
     assert_eq!(done.code, 79, "{done:?}");
+    let why = "tenure: lease on `name` was not renewed in time, because `tenure` was stopped or got no time to run; the command is killed\n";
+    assert_eq!(done.stderr, why, "once, whoever is the first to go on");
     place.assert_nothing_left();
 }
 
@@ -211,6 +232,7 @@ fn a_lost_lease_stops_the_command_in_time() {
     assert!(removed.elapsed() < ttl, "gone before the lease could have expired: {:?}", removed.elapsed());
     assert_eq!(done.code, 79, "{done:?}");
     assert!(done.stderr.starts_with("tenure: lease on `name` "), "{done:?}");
+    assert!(done.stderr.contains("locks could not be opened: no such file"), "what is wrong: {done:?}");
     assert_eq!(place.read("got"), "TERM\nTERM\n", "the command and its child were asked to end");
     assert!(place.is_lifeless());
     place.assert_nothing_left();

@@ -10,13 +10,9 @@ fn a_busy_name_is_refused_with_who_holds_it_and_what_to_do() {
     let place = Place::new();
     let holder = place.start_script(&["--label", "night\u{1b}ly"], "echo $$ > pid; sleep 600");
     place.pid("pid");
-    for (options, code) in [
-        (&["-n"][..], 75),
-        (&["-w", "0"], 75),
-        (&["-w", ".05"], 75),
-        (&["-n", "-E", "0"], 0),
-        (&["-n", "-E", "9"], 9),
-    ] {
+    for (options, code) in
+        [(&["-n"][..], 75), (&["-w", "0"], 75), (&["-w", ".05"], 75), (&["-n", "-E", "9"], 9)]
+    {
         let done = place.end(&[&["run"], options, &["name", "--", "touch", "ran"]].concat());
         assert_eq!((done.code, done.stdout.as_str()), (code, ""), "{options:?}: {done:?}");
         let message = done.stderr;
@@ -31,12 +27,16 @@ fn a_busy_name_is_refused_with_who_holds_it_and_what_to_do() {
             "nothing of it reaches the terminal: {message:?}"
         );
         assert!(message.contains("held since 20") && message.contains(" UTC, for "), "{message}");
-        let next = if options[0] == "-w" && options[1] != "0" {
-            "type: tenure run name -- touch …"
-        } else {
-            "type: tenure run -w 60s name -- touch …"
+        let next = match options {
+            ["-w", "0"] => "to wait for it up to a minute, use -w 60s instead of -w 0\n",
+            ["-w", ..] => "to wait for as long as it takes, leave out -w\n",
+            _ => "to wait for it up to a minute, use -w 60s instead of -n\n",
         };
-        assert!(message.contains(next), "{message}");
+        assert!(message.ends_with(next), "{message}");
+    }
+    for options in [&["-n", "-E", "0"][..], &["-w", ".05", "-E", "0"]] {
+        let done = place.end(&[&["run"], options, &["name", "--", "touch", "ran"]].concat());
+        assert_eq!((done.code, done.stderr.as_str()), (0, ""), "cron would mail it");
     }
     assert!(!place.path("ran").exists());
     holder.signal(Signal::TERM);
@@ -75,6 +75,32 @@ fn never_two_at_the_same_time() {
     let fences: Vec<u64> = place.read("fences").lines().map(|line| line.parse().unwrap()).collect();
     assert!(fences.len() == 20 && fences.is_sorted_by(|a, b| a < b), "{fences:?}");
     assert_eq!(place.leftovers(), [""; 0]);
+    place.assert_nothing_left();
+}
+
+// R1.4
+#[test]
+fn who_gave_up_has_left_the_queue() {
+    let place = Place::new();
+    let holder = place.start_script(&[], "echo $$ > pid; sleep 600");
+    place.pid("pid");
+    let of_holder = place.leftovers().len();
+    for _ in 0..5 {
+        let done = place.end(&["run", "-w", ".2", "name", "true"]);
+        assert!(done.code == 75 && !done.stderr.contains("waiting"), "it does not count itself: {done:?}");
+        assert_eq!(place.leftovers().len(), of_holder, "nothing is left of its session");
+        let done = place.end(&["run", "-n", "name", "true"]);
+        assert!(done.code == 75 && !done.stderr.contains("waiting"), "{done:?}");
+    }
+    let waiting = place.start(&["run", "name", "true"]);
+    eventually("it is in the queue", || {
+        place.end(&["run", "-n", "name", "true"]).stderr.contains("tenure: 1 waiting for it\n")
+    });
+    let done = place.end(&["run", "-w", ".2", "name", "true"]);
+    assert!(done.stderr.contains("tenure: 1 waiting for it\n"), "{done:?}");
+    holder.signal(Signal::TERM);
+    holder.finish();
+    assert_eq!(waiting.finish().code, 0);
     place.assert_nothing_left();
 }
 

@@ -1,0 +1,79 @@
+//! Where names live, and who said so: a URL that is wrong may come from a profile that nobody thinks of.
+
+use std::env;
+use std::fmt;
+
+use tenure::{Domain, DomainUrl, Error, ErrorKind};
+
+use crate::args;
+use crate::exit_code;
+use crate::output::escaped;
+
+/// The variable that is used without `--url`.
+const VARIABLE: &str = "TENURE_URL";
+/// Where names live when nothing is said.
+const DEFAULT: &str = "file:";
+
+/// Who said where names live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// `--url`.
+    Option,
+    /// `TENURE_URL`.
+    Variable,
+    /// Nobody.
+    Default,
+}
+
+/// A URL that can't be used: what to say, and the exit code.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) message: String,
+    pub(crate) code: u8,
+}
+
+/// The domain that was asked for; it connects when it is used.
+pub(crate) fn domain(asked: &args::Domain) -> Result<(Domain, Source), Refused> {
+    let (url, source) = match &asked.url {
+        Some(url) => (url.clone(), Source::Option),
+        None => match env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
+            Some(value) => {
+                let url = value.into_string().map_err(|_| {
+                    Source::Variable.refused("URL is not UTF-8; escape other bytes as %XX", exit_code::USAGE)
+                })?;
+                (url, Source::Variable)
+            }
+            None => (DEFAULT.to_owned(), Source::Default),
+        },
+    };
+    let of_error = |error: Error| source.refused(&error, exit_code::of_error(&error));
+    let url = DomainUrl::parse(&url).map_err(of_error)?;
+    if url.to_string().starts_with("memory:") {
+        let why = "`memory:` is private to one process, so it would keep nobody out; use `file:`";
+        return Err(source.refused(why, exit_code::USAGE));
+    }
+    Ok((Domain::lazy(url).map_err(of_error)?, source))
+}
+
+impl Source {
+    /// What to say of an error, with who is to blame when it is the URL.
+    pub(crate) fn blamed(self, error: &Error) -> String {
+        let source = if error.kind() == ErrorKind::Unsupported { self } else { Source::Default };
+        format!("{source}{}", escaped(&error.to_string()))
+    }
+
+    fn refused(self, why: impl fmt::Display, code: u8) -> Refused {
+        Refused { message: format!("{self}{}", escaped(&why.to_string())), code }
+    }
+}
+
+/// As it stands before a message.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Source::Option => "--url: ",
+            Source::Variable => "TENURE_URL: ",
+            Source::Default => "",
+        })
+    }
+}
