@@ -87,41 +87,46 @@ impl Front<'_> {
     }
 
     /// By someone, or by itself in a panic.
-    fn minder_killed(&self) -> u8 {
+    fn minder_killed(&mut self) -> u8 {
         if self.watch.had_lease() {
-            say("lease lost: the process that kept the lease was killed; the command is killed");
-            return self.end_all();
+            self.end_all();
+            say("lease lost: the process that kept the lease was killed; the command was killed");
+            return exit_code::LOST;
         }
         say("process that was to keep the lease was killed before it had one; the command was not started");
         exit_code::OS
     }
 
     /// Or it could not run for as long as this process could not.
-    fn minder_hangs(&self) -> u8 {
-        let is_on_time = self.watch.is_stopping();
-        if self.watch.begin_telling() {
-            if is_on_time {
-                say("lease lost: the process that keeps the lease hangs; the command is killed");
-            } else {
-                say(output::overslept(self.name));
-            }
+    fn minder_hangs(&mut self) -> u8 {
+        let (is_on_time, tells) = (self.watch.is_stopping(), self.watch.begin_telling());
+        self.end_all();
+        match (tells, is_on_time) {
+            (false, _) => {}
+            (true, true) => say("lease lost: the process that keeps the lease hangs; the command was killed"),
+            (true, false) => say(output::overslept(self.name)),
         }
-        self.end_all()
+        exit_code::LOST
     }
 
-    /// Kills the minder and all below it; returns when nothing is left.
-    fn end_all(&self) -> u8 {
-        loop {
+    /// Kills the minder and all below it; returns when nothing is left. What is to be said is said after it: stderr may block.
+    fn end_all(&mut self) {
+        while !self.is_all_ended() {
             tree::kill(None);
-            loop {
-                match tree::next_change() {
-                    Change::Of(..) => {}
-                    Change::Nothing => break,
-                    Change::NoChild => return exit_code::LOST,
-                }
-            }
             self.sleep(tree::SWEEP, false);
             while self.signals.next().is_some() {}
+        }
+        self.lifeline = None;
+    }
+
+    /// Reaps what has ended; true when nothing is left below this process.
+    fn is_all_ended(&self) -> bool {
+        loop {
+            match tree::next_change() {
+                Change::Of(..) => {}
+                Change::Nothing => return false,
+                Change::NoChild => return true,
+            }
         }
     }
 

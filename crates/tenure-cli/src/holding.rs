@@ -10,7 +10,7 @@ use tenure::Tenure;
 
 use crate::child::Child;
 use crate::deadline::{Moment, Plan, Watch};
-use crate::output::{self, escaped, say};
+use crate::output::{self, escaped, say_at_once};
 use crate::signals::{Event, Events};
 use crate::tree::{self, Change};
 
@@ -120,7 +120,7 @@ impl<'a> Holding<'a> {
             Course::Ending { .. } if nothing_left => return Some(Ended::Lost),
             Course::Ending { kill_at } => {
                 if now >= kill_at {
-                    say("command did not end in time and is killed");
+                    say_at_once("command did not end in time and is killed");
                     self.course = Course::Killing { ended: Ended::Lost };
                 }
             }
@@ -161,7 +161,7 @@ impl<'a> Holding<'a> {
     /// Says why the command is stopped, unless the front has.
     fn tell(&self, why: impl Display) {
         if self.watch.begin_telling() {
-            say(why);
+            say_at_once(why);
         }
     }
 

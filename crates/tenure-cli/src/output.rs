@@ -14,10 +14,32 @@ use tenure::{Busy, Holder};
 use crate::args::{Cli, Run};
 use crate::exit_code;
 
-/// Says one fact.
+/// How long a command that is to be stopped runs on for what is said of it.
+const LONGEST_SPEECH: Duration = Duration::from_millis(2);
+const SPEAKER_STACK: usize = 64 * 1_024;
+
+/// Says one fact. Not for whoever has a command to stop: stderr may be a pipe that nobody reads, or a terminal that was halted.
 pub(crate) fn say(fact: impl Display) {
     // stderr may be closed, and there is nobody else to tell.
-    let _ = std::io::stderr().write_all(format!("tenure: {fact}\n").as_bytes());
+    let _ = std::io::stderr().write_all(line(fact).as_bytes());
+}
+
+/// Says one fact, if that takes no time: what is to be done is more urgent than that it is said.
+pub(crate) fn say_at_once(fact: impl Display) {
+    let line = line(fact).into_bytes();
+    // The write is another thread's, which may wait for its reader as long as this process lives.
+    let (said, is_said) = std::sync::mpsc::channel();
+    let speaker = std::thread::Builder::new().stack_size(SPEAKER_STACK).spawn(move || {
+        let _ = std::io::stderr().write_all(&line);
+        let _ = said.send(());
+    });
+    if speaker.is_ok() {
+        let _ = is_said.recv_timeout(LONGEST_SPEECH);
+    }
+}
+
+fn line(fact: impl Display) -> String {
+    format!("tenure: {fact}\n")
 }
 
 /// Says what the parser of the command line has to say; returns the exit code.

@@ -239,14 +239,16 @@ impl SignalFd {
         }
     }
 
-    /// The next signal that has come, and whether the kernel sent it: a terminal, not a process.
+    /// The next signal that has come, and whether a terminal sent it, to all of its foreground group. The kernel sends others to one process alone:
+    /// SIGHUP to the leader of a session whose terminal is gone, SIGALRM when a timer of this process is over.
     pub(crate) fn next(&self) -> Option<(Signal, bool)> {
         let mut bytes = [0_u8; size_of::<libc::signalfd_siginfo>()];
         (&self.0).read_exact(&mut bytes).ok()?;
         // SAFETY: any bytes are a valid `signalfd_siginfo`, which is made of integers; it is copied, so alignment does not matter.
         let signal = unsafe { bytes.as_ptr().cast::<libc::signalfd_siginfo>().read_unaligned() };
         let number = i32::try_from(signal.ssi_signo).ok()?;
-        Some((Signal::from_named_raw(number)?, signal.ssi_code == libc::SI_KERNEL))
+        let to_group = [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGWINCH].contains(&number);
+        Some((Signal::from_named_raw(number)?, to_group && signal.ssi_code == libc::SI_KERNEL))
     }
 }
 

@@ -59,6 +59,8 @@ fn split(run: &Run, domain: Domain, source: Source) -> io::Result<u8> {
     match sys::fork()? {
         Forked::Parent(minder) => {
             drop(others_wire);
+            // A terminal in `tostop` mode would stop this process for writing a message.
+            Mask::of([Signal::TTOU]).block();
             Ok(Front { name: &run.name, minder, wire, signals, watch, lifeline: None }.stand())
         }
         Forked::Child => {

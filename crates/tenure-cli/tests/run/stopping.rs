@@ -262,3 +262,37 @@ fn a_short_lease_is_renewed_for_long() {
     let done = place.start_script(&["--ttl", "500ms"], "sleep 2").finish();
     assert_eq!((done.code, done.stderr.as_str()), (0, ""));
 }
+
+/// A pipe that nobody reads, and that is full.
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    for piece in [4_096, 1] {
+        while rustix::io::write(&writer, &vec![b'x'; piece]).is_ok() {}
+    }
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    (reader, writer)
+}
+
+// B4
+#[test]
+fn what_nobody_reads_does_not_keep_it_from_stopping_the_command() {
+    let (_reader, writer) = full_pipe();
+    for signal in [Signal::KILL, Signal::STOP] {
+        let place = Place::new();
+        let command = place.script(&["--ttl", "1s"], STUBBORN);
+        let running = place.spawn_with(command, Some(writer.try_clone().unwrap().into()));
+        place.pid("pid");
+        let next = place.start_script(&[], NEXT);
+        kill_process(running.minder(), signal).unwrap();
+        assert_eq!(next.finish().code, 0);
+        assert_eq!(
+            (place.read("overlaps").as_str(), place.read("next").as_str()),
+            ("", "in\n"),
+            "{signal:?}"
+        );
+        running.signal(Signal::KILL);
+        running.finish();
+        place.assert_nothing_left();
+    }
+}

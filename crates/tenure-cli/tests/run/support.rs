@@ -115,20 +115,31 @@ impl Place {
     }
 
     /// A command, started. What it writes goes to files, because a pipe is not at its end before the last that inherited it is.
-    pub(crate) fn spawn(&self, mut command: Command) -> Running {
+    pub(crate) fn spawn(&self, command: Command) -> Running {
+        self.spawn_with(command, None)
+    }
+
+    /// The same, with another stderr.
+    pub(crate) fn spawn_with(&self, mut command: Command, other_stderr: Option<Stdio>) -> Running {
         let [stdout, stderr] = ["stdout", "stderr"].map(|stream| {
             static NEXT: AtomicU32 = AtomicU32::new(0);
             self.path(&format!("{stream}-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
         });
-        command.stdout(File::create(&stdout).unwrap()).stderr(File::create(&stderr).unwrap());
+        let file = File::create(&stderr).unwrap();
+        command.stdout(File::create(&stdout).unwrap()).stderr(other_stderr.unwrap_or_else(|| file.into()));
         Running { child: command.spawn().unwrap(), stdout, stderr }
     }
 
     /// `tenure run` of a shell script that says `started` when it runs, and holds `life` as long as anything of it lives.
     pub(crate) fn start_script(&self, options: &[&str], script: &str) -> Running {
+        self.spawn(self.script(options, script))
+    }
+
+    /// The same, not started yet.
+    pub(crate) fn script(&self, options: &[&str], script: &str) -> Command {
         let script = format!("exec 9>life; flock -n 9 || echo met >> overlaps; {script}");
         let args = [&["run"], options, &["name", "--", "sh", "-c", &script]].concat();
-        self.start(&args)
+        self.tenure(&args)
     }
 
     /// Whether nothing lives that was started by a script.

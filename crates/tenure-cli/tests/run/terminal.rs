@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
-use crate::support::{Place, Running, eventually, state};
+use crate::support::{Place, Running, eventually, lives, state};
 
 /// An interactive shell on a terminal of its own.
 struct Terminal {
@@ -104,5 +104,22 @@ fn control_c_and_control_z_while_waiting() {
     holder.signal(Signal::TERM);
     holder.finish();
     assert!(!place.path("ran").exists());
+    place.assert_nothing_left();
+}
+
+// B4
+#[test]
+fn a_terminal_that_is_gone_ends_the_command_of_its_first_process() {
+    let place = Place::new();
+    let mut script = place.command("script");
+    let run = "run name -- sh -c 'echo $$ > pid; exec sleep 600'";
+    script.args(["-q", "-c", &format!("exec {} {run}", env!("CARGO_BIN_EXE_tenure")), "/dev/null"]);
+    let terminal = place.spawn(script);
+    let pid = place.pid("pid");
+    // As when a connection breaks: the kernel sends SIGHUP to the leader of the session alone.
+    terminal.signal(Signal::KILL);
+    eventually("the command is gone", || !lives(pid));
+    terminal.finish();
+    eventually("so is all else", || place.processes().is_empty());
     place.assert_nothing_left();
 }
