@@ -67,6 +67,7 @@ fn a_process_that_forks() {
         let error = runtime
             .block_on(domain.lock("orders/43").acquire())
             .expect_err("a child has no rights of its parent");
+        assert!(!guard.is_held(), "the lease is the parent's");
         println!("\nkind: {:?}", error.kind());
         drop(guard);
         println!("child: {}", std::process::id());

@@ -20,6 +20,8 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[derive(Clone, Debug)]
 pub(crate) struct Bid {
     pub(crate) token: Token,
+    /// The process that it was begun in.
+    pub(crate) pid: u32,
     /// The task that it was begun for. A lease for another one is asked for by a new token.
     pub(crate) claim: Arc<Claim>,
     /// The highest fence that was seen when it began.
@@ -41,6 +43,7 @@ impl Bid {
         let token = Token::fresh(session, &claim.label);
         Bid {
             token,
+            pid: session.pid,
             claim,
             floor,
             place: None,

@@ -130,6 +130,8 @@ pub(crate) struct Session {
     id: SessionId,
     /// Its id and who it is, as they stand in a token.
     fields: Arc<str>,
+    /// The process that it was begun in; a forked child has a copy.
+    pub(crate) pid: u32,
     random: Arc<Mutex<Reserve>>,
 }
 
@@ -145,7 +147,7 @@ impl Session {
 
     fn with_id(id: String) -> Self {
         let (fields, random) = (format!("{id}:{}", here()).into(), Arc::default());
-        Session { fields, id: SessionId(id.into()), random }
+        Session { fields, id: SessionId(id.into()), pid: std::process::id(), random }
     }
 
     pub(crate) fn id(&self) -> &SessionId {

@@ -27,6 +27,8 @@ const NOBODY: u64 = 0;
 pub(crate) struct SharedLease {
     pub(crate) name: Name,
     pub(crate) token: Token,
+    /// The process that has it; a forked child has a copy, and not the lease.
+    pid: u32,
     /// Until then a request for it that was never answered may still be executed.
     haunted_until: Option<Moment>,
     bond: Option<Arc<Bond>>,
@@ -51,6 +53,7 @@ impl SharedLease {
         SharedLease {
             name,
             token: bid.token.clone(),
+            pid: bid.pid,
             haunted_until: bid.haunted_until,
             bond: bid.bond.clone(),
             clock,
@@ -190,10 +193,10 @@ impl Tenure {
         clock.wall() - clock.now().since(self.0.started)
     }
 
-    /// Whether it is still held, as far as can be proved here and now, without I/O. Errs towards false.
+    /// Whether it is still held, as far as can be proved here and now, without I/O. Errs towards false; in a forked child it is false.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        !self.0.is_over() && self.0.lease.loss().is_none()
+        !self.0.is_over() && self.0.lease.loss().is_none() && std::process::id() == self.0.lease.pid
     }
 
     /// How long it is held for sure if no renewal succeeds any more; zero when it is not held.

@@ -144,9 +144,20 @@ impl Directory {
         &self.path
     }
 
-    /// Whether it has been removed.
+    /// Whether it has been removed, or moved away.
     pub(super) fn is_removed(&self) -> bool {
-        fstat(&self.fd).is_ok_and(|stat| stat.st_nlink == 0)
+        match (fstat(&self.fd), rustix::fs::stat(&self.path)) {
+            (Ok(open), Ok(named)) => (open.st_dev, open.st_ino) != (named.st_dev, named.st_ino),
+            (_, Err(Errno::NOENT | Errno::NOTDIR)) => true,
+            // It may be there, and just not be seen.
+            _ => false,
+        }
+    }
+
+    /// Whether this is the file that has the name.
+    pub(super) fn is_named(&self, file: &File, name: &str) -> bool {
+        let named = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        fstat(file).is_ok_and(|open| named.is_ok_and(|named| named.st_ino == open.st_ino))
     }
 
     /// All names in it.

@@ -31,13 +31,13 @@ impl Generation {
         Ok(head.is_none_or(|head| head.is_dead))
     }
 
-    /// Whether it has no name any more, or this client's session has none, looked at every now and then.
-    pub(super) fn was_removed(&self, place: &Place, now: Now) -> bool {
+    /// Whether it does not have its name any more, or this client is not to be found any more; looked at every now and then.
+    pub(super) fn was_removed(&self, place: &Place, index: usize, now: Now) -> bool {
         if now.lease.wrapping_sub(self.seen.get()) < REMOVAL_CHECK {
             return false;
         }
         self.seen.set(now.lease);
-        !place.session.is_there() || rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0)
+        place.is_removed() || !place.dir.is_named(&self.file, &file_name(index, self.number))
     }
 
     /// The same without the lock, after the mark was set: a write that is under way ends soon, and does not count.

@@ -156,6 +156,7 @@ impl Shared {
             let (clock, process, allowed) = (removed.clock, removed.process, removed.network_fs_allowed);
             let id = self.session.id();
             let files = SessionFiles::create(&dir, id, &clock)?.ok_or_else(|| swept_away(&dir))?;
+            files.keep_lifeline_of(&removed.session);
             *place = Arc::new(Place::new(dir, id, files, clock, process, allowed)?);
             self.post.forget_all();
             self.listener.stop();

@@ -47,7 +47,7 @@ impl Place {
 
     /// Whether nobody can find this client here any more.
     pub(super) fn is_removed(&self) -> bool {
-        self.dir.is_removed() || !self.session.is_there()
+        self.dir.is_removed() || !self.session.is_there(&self.dir)
     }
 
     pub(super) fn stripe(&self, name: &Name) -> &Mutex<Stripe> {

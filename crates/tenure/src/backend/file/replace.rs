@@ -33,11 +33,12 @@ pub(super) fn replace(place: &Place, index: usize, dead: Option<u64>) -> Result<
     at(Point::Copied);
     if place.dir.link(&draft.name, &file_name(index, number))? {
         at(Point::Replaced);
-        // After a power cut it must not be found empty. A copy is kept before the original goes; for a first one nobody waits, or on a
-        // disk it would take longer than a short lease lasts.
-        match (dead, draft.file.try_clone()) {
-            (None, Ok(file)) => drop(std::thread::Builder::new().spawn(move || file.sync_all())),
-            _ => drop(draft.file.sync_all()),
+        // After a power cut it must not be found empty. A copy is on disk before the original goes; for a first one, which holds nothing yet,
+        // the disk is told to begin: to wait for it would take longer than a short lease lasts. (A thread that waits would change what signals a
+        // command inherits as ignored: the C library takes two for its first thread.)
+        match dead {
+            Some(_) => drop(draft.file.sync_all()),
+            None => drop(rustix::fs::fadvise(&draft.file, 0, None, rustix::fs::Advice::DontNeed)),
         }
     }
     drop(draft);

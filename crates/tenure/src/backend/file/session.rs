@@ -90,8 +90,14 @@ impl SessionFiles {
     }
 
     /// Whether others can still see it.
-    pub(super) fn is_there(&self) -> bool {
-        rustix::fs::fstat(&self.lock).is_ok_and(|stat| stat.st_nlink > 0)
+    pub(super) fn is_there(&self, dir: &Directory) -> bool {
+        dir.is_named(&self.lock, &lock_name(&self.id))
+    }
+
+    /// Keeps the lifeline of the same session before it was removed and begun again, if that was not removed.
+    pub(super) fn keep_lifeline_of(&self, before: &SessionFiles) {
+        let is_there = |file: &File| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink > 0);
+        *self.lifeline.lock() = before.lifeline.lock().take().filter(is_there);
     }
 
     /// A descriptor that keeps the session alive, in whichever process has it open.
@@ -111,7 +117,7 @@ impl SessionFiles {
 
     /// Removes the files, if this process made them, and they are not those of the same session begun again.
     pub(super) fn remove(&self, dir: &Directory) {
-        if std::process::id() == self.pid && self.is_there() {
+        if std::process::id() == self.pid && self.is_there(dir) {
             remove(dir, &self.id);
         }
     }

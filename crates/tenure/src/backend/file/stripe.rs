@@ -104,7 +104,7 @@ impl Stripe {
             };
             at(Point::Locked);
             let now = super::now();
-            if generation.was_removed(place, now) {
+            if generation.was_removed(place, self.index, now) {
                 if place.is_removed() {
                     return Ok(Outcome::Removed);
                 }
@@ -188,7 +188,7 @@ impl Stripe {
                 return Ok(read(&nothing).filter(|_| !place.is_removed()));
             };
             let now = super::now();
-            if generation.was_removed(place, now) {
+            if generation.was_removed(place, self.index, now) {
                 self.open = None;
                 continue;
             }

@@ -76,6 +76,21 @@ async fn a_directory_that_is_removed_is_unavailable_until_it_is_there_again() {
 
 /// As a tool that cleans up might do.
 #[tokio::test]
+async fn a_directory_that_is_moved_away_is_not_gone_on_with() {
+    let scratch = Scratch::new();
+    let domain = open(&scratch).await;
+    let guard = hold(&domain, NAME).await;
+    fs::rename(scratch.store(), scratch.path().join("moved")).unwrap();
+    missed().await;
+    assert_eq!(domain.lock("another").acquire().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    let other = open(&scratch).await;
+    let theirs = hold(&other, NAME).await;
+    assert!(theirs.fence() > guard.fence());
+    assert!(guard.renew().await.is_err(), "what was held in the other directory is lost, and told");
+    assert!(!guard.is_held());
+}
+
+#[tokio::test]
 async fn a_session_that_is_removed_is_begun_again() {
     let scratch = Scratch::new();
     let domain = open(&scratch).await;
