@@ -223,10 +223,14 @@ impl Directory {
         Ok(File::from(fd.map_err(|error| self.trouble_with(name, "made", error))?))
     }
 
-    pub(super) fn create_pipe(&self, name: &str) -> Result<(), Error> {
+    /// Makes a pipe that was not there; false when somebody removes it at once.
+    pub(super) fn create_pipe(&self, name: &str) -> Result<bool, Error> {
         let made = rustix::fs::mkfifoat(&self.fd, name, PRIVATE)
             .and_then(|()| rustix::fs::chmodat(&self.fd, name, PRIVATE, AtFlags::empty()));
-        made.map_err(|error| self.trouble_with(name, "made", error))
+        match made {
+            Err(Errno::NOENT) if !self.is_removed() => Ok(false),
+            answer => answer.map(|()| true).map_err(|error| self.trouble_with(name, "made", error)),
+        }
     }
 
     /// Gives a file a second name; false when somebody else has that name.

@@ -76,9 +76,11 @@ impl SessionFiles {
         lock.write_all(about.as_bytes()).map_err(|error| dir.io_trouble("written", &error))?;
         // One may be left of this session, if its other file was removed.
         dir.remove(&pipe);
-        dir.create_pipe(&pipe)?;
+        // It may be swept away with the unborn one that it belongs to.
+        if !dir.create_pipe(&pipe)? {
+            return Ok(None);
+        }
         let reader = match dir.open_pipe(&pipe, OFlags::RDWR) {
-            // One that was swept away with the unborn one that it belonged to.
             Err(Errno::NOENT) => return Ok(None),
             answer => answer.map_err(|error| dir.trouble("opened", error))?,
         };

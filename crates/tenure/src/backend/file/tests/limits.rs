@@ -2,9 +2,13 @@
 
 use std::time::Instant;
 
+use std::sync::atomic::Ordering;
+
 use super::*;
 use crate::ErrorKind;
+use crate::backend::file::directory::Directory;
 use crate::backend::file::torture::names_of_one_stripe;
+use crate::backend::file::{FileDomain, session};
 
 // R0.7
 #[tokio::test]
@@ -126,4 +130,32 @@ fn hundreds_wait_with_few_descriptors() {
     holder.release(&name);
     crowds.iter().for_each(|crowd| drop(crowd.expect("all had it")));
     println!("and all had it {:?} after the release", begin.elapsed());
+}
+
+/// Whoever sweeps may take one that is just being born for left behind, at any step. In the same process a record lock excludes nobody:
+/// so this sweeper takes everyone for dead.
+#[tokio::test]
+async fn one_that_is_swept_away_while_it_is_born_is_begun_again() {
+    let scratch = Scratch::new();
+    drop(open(&scratch).await);
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let dir = Directory::open(Some(&scratch.store()), false).unwrap();
+    let nobody = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::SeqCst) {
+                session::sweep(&dir, &dir.list().unwrap(), nobody);
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        });
+        let opened = (0..3_000).map(|_| FileDomain::open(Some(scratch.store()), false, nowhere()).map(drop));
+        let failed: Vec<_> = opened.filter_map(Result::err).collect();
+        is_done.store(true, Ordering::SeqCst);
+        assert!(failed.is_empty(), "{failed:?}");
+    });
+}
+
+/// Nobody is told anything.
+fn nowhere() -> std::sync::Weak<dyn crate::backend::Sink> {
+    std::sync::Weak::<crate::client::Client>::new()
 }
