@@ -3,17 +3,20 @@
 use std::cell::Cell;
 use std::fs::{File, TryLockError};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::place::Place;
 use super::session;
 use super::slots::{self, Image};
 use super::state::State;
 use super::stripe::SETTLE;
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::record::Now;
 
-/// How often a lock is tried before its holder is waited for.
-const TRIES: usize = 40;
+/// How long a lock is tried at once: some operations of others. A yield to a processor that is busy with something else takes longer
+/// than that by itself.
+const BRIEFLY: Duration = Duration::from_micros(100);
 /// How often it is looked whether the file was removed, in µs.
 const REMOVAL_CHECK: u64 = 10_000;
 
@@ -93,14 +96,19 @@ pub(super) struct Lock(Arc<File>);
 
 impl Lock {
     pub(super) fn take(file: &Arc<File>) -> std::io::Result<Option<Self>> {
-        for _ in 0..TRIES {
+        let mut give_up = None;
+        loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(Lock(Arc::clone(file)))),
-                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+                Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(error),
             }
+            let now = Clock::Awake.now();
+            if now > *give_up.get_or_insert(now + BRIEFLY) {
+                return Ok(None);
+            }
+            std::thread::yield_now();
         }
-        Ok(None)
     }
 }
 

@@ -12,7 +12,7 @@ use super::Scratch;
 use crate::backend::file::faults::{self, Action};
 
 /// Far longer than anything takes: what takes this long hangs.
-pub(in crate::backend::file) const HANGS: Duration = Duration::from_secs(20);
+pub(in crate::backend::file) const HANGS: Duration = Duration::from_secs(60);
 /// What its lines contain, to tell them from those of the test harness.
 pub(super) const SAYS: &str = "puppet: ";
 
@@ -123,7 +123,12 @@ impl Puppet {
     pub(in crate::backend::file) fn until_stopped(&self) {
         let give_up = Instant::now() + HANGS;
         while !is_stopped(self.pid()) {
-            assert!(Instant::now() < give_up, "{} does not stop", self.me);
+            assert!(
+                Instant::now() < give_up,
+                "{} does not stop, and says {:?}",
+                self.me,
+                self.hear_within(Duration::ZERO)
+            );
             std::thread::sleep(Duration::from_micros(200));
         }
     }

@@ -10,8 +10,9 @@ use super::puppet::{HANGS, Puppet};
 use crate::backend::file::faults::{Action, Check, Point};
 
 const NAME: &str = "orders/42";
-/// How often the steps are gone through, where a check is left out and where none is.
-const ROUNDS: usize = 3;
+/// How often the steps are gone through at most, where a check is left out and where none is. Once is enough to see that the check is
+/// needed; on a busy machine a step may come too late to do harm.
+const ROUNDS: usize = 8;
 /// How long it is waited for a grant that should not be, where it would be a surprise.
 const SURPRISE: Duration = Duration::from_millis(200);
 
@@ -65,14 +66,12 @@ fn failed(scratch: &Scratch) -> Vec<Promise> {
 }
 
 fn bites(check: Check, steps: impl Fn(&str, Duration) -> Vec<Promise>) {
-    for _ in 0..ROUNDS {
+    let is_broken = (0..ROUNDS).any(|_| {
         assert_eq!(steps("", SURPRISE), [], "with all checks");
         let failed = steps(&format!("without={check:?}"), HANGS / 4);
-        assert!(
-            failed.contains(&Promise::S1) || failed.contains(&Promise::S2),
-            "without {check:?}: {failed:?}"
-        );
-    }
+        failed.contains(&Promise::S1) || failed.contains(&Promise::S2)
+    });
+    assert!(is_broken, "without {check:?} nothing was broken in {ROUNDS} rounds");
 }
 
 // B7
