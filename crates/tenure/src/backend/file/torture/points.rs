@@ -9,6 +9,8 @@ use super::puppet::Puppet;
 use super::{Scratch, names_of_one_stripe};
 use crate::backend::file::faults::{Action, Point};
 
+/// How often somebody else may be first where a thief is to be stopped, as happens on a busy machine.
+const TRIES: usize = 10;
 /// On an idle machine it is 100 ms; tests share theirs.
 const GETS_THROUGH: Duration = Duration::from_secs(2);
 
@@ -101,7 +103,9 @@ fn one_that_is_killed_at_any_point_is_in_nobodys_way() {
 /// Whoever is stopped while it replaces a stripe comes back when that has been replaced by others, several times.
 #[test]
 fn a_thief_that_was_stopped_brings_nothing_old_back() {
-    for point in [Point::Condemned, Point::Announced, Point::Copied, Point::Replaced] {
+    let mut points = vec![Point::Condemned, Point::Announced, Point::Copied, Point::Replaced];
+    let mut tries = TRIES;
+    while let Some(point) = points.pop() {
         let [theirs, mine, first, second, third, stolen] = names_of_one_stripe();
         let scratch = Scratch::new();
         let mut honest = Puppet::start(&scratch);
@@ -109,7 +113,11 @@ fn a_thief_that_was_stopped_brings_nothing_old_back() {
         let mut hindered = vec![stuck(&scratch, &stolen)];
         thief.arm(point, Action::Stop);
         thief.tell(&format!("acquire 60000 {mine}"));
-        thief.until_stopped();
+        if !thief.stops() {
+            tries = tries.checked_sub(1).expect("it is stopped there at some time");
+            points.push(point);
+            continue;
+        }
 
         let mut fences = Vec::new();
         for name in [&first, &second, &third] {
@@ -134,7 +142,12 @@ fn a_thief_that_was_stopped_brings_nothing_old_back() {
         let mut last = before;
         for mut puppet in hindered {
             puppet.signal(Signal::CONT);
-            let fence = puppet.expect_granted();
+            // On a busy machine it may have been stopped for longer than a request lasts.
+            let said = puppet.hear();
+            if said.contains("too late") {
+                continue;
+            }
+            let fence = said.strip_prefix("granted ").expect("a grant").parse().expect("a fence");
             puppet.release(&stolen);
             assert!(fence > last, "{point:?}");
             last = fence;
@@ -152,19 +165,26 @@ fn a_thief_that_was_stopped_brings_nothing_old_back() {
 #[test]
 fn two_thieves_that_are_stopped_are_in_nobodys_way() {
     let [stolen, first, second, third] = names_of_one_stripe();
-    for points in [
+    let mut pairs = vec![
         [Point::Announced, Point::Copied],
         [Point::Copied, Point::Copied],
         [Point::Condemned, Point::Replaced],
-    ] {
+    ];
+    let mut tries = TRIES;
+    while let Some(points) = pairs.pop() {
         let scratch = Scratch::new();
         let mut bystander = Puppet::start(&scratch);
         let mut thieves = [&first, &second].map(|name| (Puppet::start(&scratch), name));
         let stuck = stuck(&scratch, &stolen);
-        for ((thief, name), point) in thieves.iter_mut().zip(points) {
+        let are_stopped = thieves.iter_mut().zip(points).all(|((thief, name), point)| {
             thief.arm(point, Action::Stop);
             thief.tell(&format!("acquire 60000 {name}"));
-            thief.until_stopped();
+            thief.stops()
+        });
+        if !are_stopped {
+            tries = tries.checked_sub(1).expect("both are stopped there at some time");
+            pairs.push(points);
+            continue;
         }
         let begin = Instant::now();
         let fence = bystander.acquire(&third);

@@ -133,6 +133,18 @@ impl Puppet {
         }
     }
 
+    /// Whether it stops itself; false when it came through, because somebody else was there first.
+    pub(in crate::backend::file) fn stops(&self) -> bool {
+        let give_up = Instant::now() + HANGS;
+        while !is_stopped(self.pid()) {
+            assert!(Instant::now() < give_up, "{} neither stops nor says anything", self.me);
+            if self.hear_within(Duration::from_micros(200)).is_some() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Waits until it is dead.
     pub(in crate::backend::file) fn until_dead(&mut self) {
         let give_up = Instant::now() + HANGS;
