@@ -2,4 +2,5 @@
 //! every backend runs.
 
 pub mod conformance;
+pub mod dice;
 pub mod oracle;

@@ -304,7 +304,7 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-fn hex<const N: usize>(bytes: [u8; N]) -> String {
+pub(crate) fn hex<const N: usize>(bytes: [u8; N]) -> String {
     const DIGITS: [char; 16] =
         ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|half| DIGITS[usize::from(half)]).collect()

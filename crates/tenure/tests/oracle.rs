@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use tenure::{Domain, Guard};
+use tenure_testkit::dice::Dice;
 use tenure_testkit::oracle::{Baseline, Counter, FencedMemory, MemoryLog, Recorder, Report};
 use tokio::time::sleep;
 
@@ -135,17 +136,4 @@ async fn left_in(domains: &[Domain], onlooker: &Domain) -> Baseline {
         names = onlooker.list("").await.unwrap();
     }
     Baseline::new().with("leases", held).with("waiters", waiting).with("names", names.len() as u64)
-}
-
-/// Numbers that look random, from a seed.
-struct Dice(u64);
-
-impl Dice {
-    /// From 0 to one less than `sides`.
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
-    }
 }

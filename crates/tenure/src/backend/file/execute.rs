@@ -13,7 +13,7 @@ use super::state::State;
 use super::stripe::{self, Outcome, Progress};
 use super::{Shared, generation, now, replace};
 use crate::backend::Answer;
-use crate::clock::Clock;
+use crate::clock::{Clock, micros};
 use crate::error::Error;
 use crate::name::Name;
 use crate::owner::Token;
@@ -27,10 +27,16 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// An operation that is tried until nobody is in its way.
 pub(super) struct Request {
-    pub(super) name: Name,
-    pub(super) op: Op,
+    name: Name,
+    op: Op,
     /// It was applied, to a stripe that turned out to be dead; whether that counts is not known.
-    pub(super) was_done: bool,
+    was_done: bool,
+}
+
+impl Request {
+    pub(super) fn new(name: &Name, op: Op) -> Self {
+        Request { name: name.clone(), op, was_done: false }
+    }
 }
 
 /// Finishes what could not be done at once.
@@ -52,7 +58,7 @@ pub(super) async fn finish(shared: Arc<Shared>, mut request: Request) -> Result<
             Some((before, since)) if *before == progress => *since,
             _ => stuck.insert((progress, now().lease)).1,
         };
-        if progress.is_some() && now().lease - since < STUCK.as_micros() as u64 {
+        if progress.is_some() && now().lease - since < micros(STUCK) {
             continue;
         }
         let dead = place.stripe(&request.name).lock().condemn(&place)?;
@@ -138,16 +144,14 @@ impl Shared {
             let Some(session) = token.session() else { continue };
             let is_told = self.post.send(&place.dir, &session, &Message::of(name, wake));
             if !is_told && place.is_dead(&token) {
-                let mut death = Request { name: name.clone(), op: Op::Death { token }, was_done: false };
-                let _ = self.apply(place, &mut death, &mut wakes);
+                let _ = self.apply(place, &mut Request::new(name, Op::Death { token }), &mut wakes);
             }
         }
     }
 
     /// Ends what a dead session had; false when somebody is in the way.
     pub(super) fn bury(&self, place: &Arc<Place>, name: &Name, token: Token) -> Result<bool, Error> {
-        let mut death = Request { name: name.clone(), op: Op::Death { token }, was_done: false };
-        Ok(self.change(place, &mut death)?.is_some())
+        Ok(self.change(place, &mut Request::new(name, Op::Death { token }))?.is_some())
     }
 
     /// Who holds a name and who waits for it; those who died unseen are buried first.

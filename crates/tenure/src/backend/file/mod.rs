@@ -28,7 +28,7 @@ mod watch;
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 use self::directory::Directory;
 use self::execute::{Request, finish};
@@ -44,6 +44,7 @@ use crate::error::Error;
 use crate::name::Name;
 use crate::owner::Session;
 use crate::record::{Now, Op};
+use crate::sync::Mutex;
 
 /// One client of a directory.
 pub(crate) struct FileDomain(Arc<Shared>);
@@ -51,10 +52,8 @@ pub(crate) struct FileDomain(Arc<Shared>);
 /// What the client and its tasks in the background share.
 struct Shared {
     session: Session,
-    /// The process that opened it.
-    pid: u32,
     /// The directory as it is now; another one after it was removed and made again.
-    place: RwLock<Arc<Place>>,
+    place: Mutex<Arc<Place>>,
     post: Post,
     listener: Listener,
     watches: Watches,
@@ -78,8 +77,7 @@ impl FileDomain {
         let place = Place::new(dir, session.id(), files, clock, process, network_fs_allowed)?;
         Ok(FileDomain(Arc::new(Shared {
             session,
-            pid: std::process::id(),
-            place: RwLock::new(Arc::new(place)),
+            place: Mutex::new(Arc::new(place)),
             post: Post::default(),
             listener: Listener::default(),
             watches: Watches::default(),
@@ -98,7 +96,7 @@ impl Backend for FileDomain {
     }
 
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {
-        let mut request = Request { name: name.clone(), op, was_done: false };
+        let mut request = Request::new(name, op);
         match self.0.attempt(&mut request) {
             Ok(None) => Pending::Later(Box::pin(finish(Arc::clone(&self.0), request))),
             Ok(Some(answer)) => Pending::now(Ok(answer)),
@@ -140,17 +138,17 @@ impl Drop for FileDomain {
 impl Shared {
     /// The directory, unless this is a forked child, which has none of its parent's rights.
     fn place(&self) -> Result<Arc<Place>, Error> {
-        if std::process::id() != self.pid {
+        if std::process::id() != self.session.pid {
             return Err(Error::unsupported(
                 "domain was opened before this process was forked; open it again in the child",
             ));
         }
-        Ok(Arc::clone(&self.place.read().unwrap_or_else(std::sync::PoisonError::into_inner)))
+        Ok(Arc::clone(&self.place.lock()))
     }
 
     /// Goes on in the directory that has the path now, if there is one.
     fn reopen(&self, removed: &Arc<Place>) -> Result<(), Error> {
-        let mut place = self.place.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut place = self.place.lock();
         if Arc::ptr_eq(&place, removed) {
             let dir = removed.dir.reopen(removed.network_fs_allowed)?;
             let (clock, process, allowed) = (removed.clock, removed.process, removed.network_fs_allowed);

@@ -14,6 +14,7 @@ use super::directory::Directory;
 use super::session;
 use crate::backend::Grant;
 use crate::bytes::{Bytes, Put};
+use crate::clock::micros;
 use crate::name::Name;
 use crate::owner::{SessionId, Token};
 use crate::record::Wake;
@@ -52,7 +53,7 @@ impl Message {
                 body.put_text(grant.token.as_str());
                 body.put_u64(grant.fence);
                 body.put_u64(grant.at);
-                body.put_u64(u64::try_from(grant.term.as_micros()).unwrap_or(u64::MAX));
+                body.put_u64(micros(grant.term));
             }
             Message::Doubted(name) => {
                 body.put_u8(DOUBTED);

@@ -86,9 +86,7 @@ pub(super) fn sweep_all(place: &Place, names: &[String]) -> Result<(), Error> {
 
 /// Removes the files below the highest, unless somebody may be on the way to use one of their numbers again.
 fn sweep(place: &Place, index: usize) -> Result<(), Error> {
-    let numbers =
-        |names: &[String]| names.iter().filter_map(|name| number_of(name, index)).collect::<Vec<_>>();
-    let numbers = numbers(&place.dir.list()?);
+    let numbers: Vec<u64> = place.dir.list()?.iter().filter_map(|name| number_of(name, index)).collect();
     let Some(&highest) = numbers.iter().max() else { return Ok(()) };
     // What is not a stripe, or was left empty by a power cut, has not taken the place of anything.
     let file = place.dir.open_file(&file_name(index, highest)).ok().flatten();

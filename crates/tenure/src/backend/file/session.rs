@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::directory::Directory;
 use super::platform::ClockIdentity;
 use crate::error::Error;
-use crate::owner::SessionId;
+use crate::owner::{SessionId, hex};
 use crate::sync::Mutex;
 
 /// The files of this client's session; removed when it is dropped.
@@ -72,7 +72,7 @@ impl SessionFiles {
             Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
             answer => answer.map_err(|error| dir.trouble("locked", error))?,
         }
-        let about = format!("boot {}\npid {}\n", hex(&clock.boot), std::process::id());
+        let about = format!("boot {}\npid {}\n", hex(clock.boot), std::process::id());
         lock.write_all(about.as_bytes()).map_err(|error| dir.io_trouble("written", &error))?;
         // One may be left of this session, if its other file was removed.
         dir.remove(&pipe);
@@ -188,10 +188,6 @@ pub(super) fn another_machine_is_here(dir: &Directory, clock: &ClockIdentity, pr
         let mut about = String::new();
         let file = is_foreign.then(|| dir.open_file(&lock_name(&id)).ok().flatten()).flatten();
         let is_read = file.is_some_and(|mut file| file.read_to_string(&mut about).is_ok());
-        is_read && !about.contains(&hex(&clock.boot))
+        is_read && !about.contains(&hex(clock.boot))
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

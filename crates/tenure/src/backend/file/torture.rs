@@ -20,6 +20,7 @@ use std::process::Child;
 use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tenure_testkit::dice::Dice;
 use tenure_testkit::oracle::{Baseline, History, Nanos, Recorder, Report, Told, now};
 
 use super::faults::{Action, Point};
@@ -36,19 +37,6 @@ const TOLD: Duration = Duration::from_secs(2);
 const MS: Nanos = 1_000_000;
 /// How much longer it goes on when nothing has happened yet at some point.
 const PATIENCE: Nanos = 8_000 * MS;
-
-/// Numbers that look random, from a seed.
-struct Dice(u64);
-
-impl Dice {
-    /// From 0 to one less than `sides`.
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
-    }
-}
 
 struct Worker {
     me: String,

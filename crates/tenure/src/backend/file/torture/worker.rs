@@ -5,10 +5,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_testkit::dice::Dice;
 use tenure_testkit::oracle::{FencedFile, Recorder};
 use tokio::time::sleep;
 
-use super::{Dice, Scratch, TTL, names_of_one_stripe};
+use super::{Scratch, TTL, names_of_one_stripe};
 use crate::backend::file::faults;
 use crate::{Attempt, Domain, Error, Guard};
 
