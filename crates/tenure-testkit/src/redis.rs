@@ -1,0 +1,15 @@
+//! Real Redis servers, and the faults that they and the network before them can have.
+//!
+//! Never a mock, and never a server that happens to be there: what a test relies on (scripts, expiry, pushes, the order of replies) is
+//! what a mock gets wrong, and a shared server has keys and clients of others. A server starts in about 10 ms, so each test has its own.
+
+mod client;
+mod directory;
+mod launch;
+mod port;
+mod resp;
+mod server;
+
+pub use client::Client;
+pub use resp::Reply;
+pub use server::{Builder, RedisServer};
