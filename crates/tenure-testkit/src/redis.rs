@@ -7,9 +7,11 @@ mod client;
 mod directory;
 mod launch;
 mod port;
+mod proxy;
 mod resp;
 mod server;
 
 pub use client::Client;
+pub use proxy::{Fault, Proxy, Step, named};
 pub use resp::Reply;
 pub use server::{Builder, RedisServer};
