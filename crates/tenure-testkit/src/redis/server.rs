@@ -162,9 +162,14 @@ impl RedisServer {
         reply.unwrap_or_else(|e| panic!("no reply from redis-server: {e}\n{}", self.log()))
     }
 
-    /// Stops the process (SIGSTOP): connections stay open and nothing is answered, until [`RedisServer::cont`].
+    /// Stops the process (SIGSTOP): connections stay open and nothing is answered, until [`RedisServer::cont`]. When this returns it
+    /// has stopped: a signal that was sent may take a moment to arrive.
     pub fn stop(&self) {
         self.signal(Signal::STOP);
+        let stat = format!("/proc/{}/stat", self.pid());
+        while !std::fs::read_to_string(&stat).expect("a process").contains(") T ") {
+            thread::yield_now();
+        }
     }
 
     /// Lets the process go on.

@@ -1,6 +1,7 @@
 //! Each fault does what it says: to the command, to its reply, and to what comes after it.
 
 mod faults;
+mod load;
 mod modes;
 mod subscriptions;
 
