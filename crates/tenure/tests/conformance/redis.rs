@@ -56,22 +56,26 @@ impl OneServer {
 /// Kills every connection but its own, again and again.
 struct Killer {
     is_over: Arc<AtomicBool>,
+    /// Somebody is cut off, which the server must not learn of.
+    pauses: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Killer {
     fn start(server: Arc<RedisServer>) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&is_over);
+        let (is_over, pauses) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (ends, rests) = (Arc::clone(&is_over), Arc::clone(&pauses));
         let thread = std::thread::spawn(move || {
-            while !seen.load(Ordering::SeqCst) {
-                for kind in ["normal", "pubsub"] {
-                    server.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
+            while !ends.load(Ordering::SeqCst) {
+                if !rests.load(Ordering::SeqCst) {
+                    for kind in ["normal", "pubsub"] {
+                        server.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
+                    }
                 }
                 std::thread::park_timeout(Duration::from_millis(100));
             }
         });
-        Killer { is_over, thread: Some(thread) }
+        Killer { is_over, pauses, thread: Some(thread) }
     }
 }
 
@@ -89,6 +93,15 @@ impl Drop for Killer {
 struct Proxied {
     domain: Domain,
     proxy: Arc<Proxy>,
+    killer_pauses: Option<Arc<AtomicBool>>,
+}
+
+impl Proxied {
+    fn pause_killer(&self, pauses: bool) {
+        if let Some(killer) = &self.killer_pauses {
+            killer.store(pauses, Ordering::SeqCst);
+        }
+    }
 }
 
 impl Client for Proxied {
@@ -97,11 +110,13 @@ impl Client for Proxied {
     }
 
     async fn cut_off(&self) {
+        self.pause_killer(true);
         self.proxy.cut();
     }
 
     async fn reconnect(&self) {
         self.proxy.heal();
+        self.pause_killer(false);
         while self.domain.health().await.is_err() {
             tokio::task::yield_now().await;
         }
@@ -125,7 +140,10 @@ impl Fixture for OneServer {
         let url = self.url(proxy.port());
         loop {
             match Domain::open(&url).await {
-                Ok(domain) => return Proxied { domain, proxy },
+                Ok(domain) => {
+                    let killer_pauses = self.killer.as_ref().map(|killer| Arc::clone(&killer.pauses));
+                    return Proxied { domain, proxy, killer_pauses };
+                }
                 Err(error) if error.is_transient() && self.killer.is_some() => {}
                 Err(error) => panic!("{error}"),
             }
@@ -143,4 +161,4 @@ impl Fixture for OneServer {
 
 conformance!(redis, OneServer::new(), without []);
 conformance!(redis_killed, OneServer::killed(), without []);
-conformance!(redis_restricted, OneServer::restricted(), without []);
+conformance!(redis_restricted, OneServer::restricted(), without[loss::a_loss_is_pushed_to_its_holder]);
