@@ -10,11 +10,14 @@ mod cli;
 mod file;
 mod handover;
 mod memory;
+mod redis;
 mod report;
 mod scratch;
 mod targets;
 mod tasks;
+mod turns;
 mod worker;
+mod workers;
 
 use report::Report;
 
@@ -29,7 +32,8 @@ fn main() {
     }
     // Cargo adds `--bench`.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    let scenarios = [memory::SCENARIOS, file::SCENARIOS, handover::SCENARIOS, cli::SCENARIOS].concat();
+    let scenarios =
+        [memory::SCENARIOS, file::SCENARIOS, handover::SCENARIOS, cli::SCENARIOS, redis::SCENARIOS].concat();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     if !scenarios.iter().any(|(name, _)| is_wanted(name)) {
         let names: Vec<_> = scenarios.iter().map(|(name, _)| *name).collect();
