@@ -64,13 +64,14 @@ impl Crowd<'_> {
     /// One round of them.
     pub(crate) fn handovers(&self) -> (Round, Window) {
         let (mut workers, window) = self.measure();
-        (Round::handovers(&workers.turns(), window, self.processes), window)
+        let round = Round::handovers(&workers.turns(), window, self.processes);
+        (round.expect("something was handed over"), window)
     }
 
     /// One round of a single process that needs nobody.
     pub(crate) fn cycles(&self) -> Round {
         let (mut workers, window) = self.measure();
-        Round::cycles(&workers.turns(), window)
+        Round::cycles(&workers.turns(), window).expect("it had a turn")
     }
 
     fn measure(&self) -> (Workers, Window) {

@@ -10,9 +10,12 @@ mod cli;
 mod file;
 mod handover;
 mod memory;
+mod monitor;
+mod raw;
 mod redis;
 mod report;
 mod scratch;
+mod takers;
 mod targets;
 mod tasks;
 mod turns;
@@ -45,7 +48,7 @@ fn main() {
         scenario(name, &mut report);
     }
     report.print();
-    match report.write() {
+    match report.write(&report::target_dir().join("bench")) {
         Ok(path) => println!("\nwritten to {}", path.display()),
         Err(error) => {
             eprintln!("could not write the results: {error}");

@@ -3,8 +3,6 @@
 pub(crate) mod handover;
 pub(crate) mod held;
 mod loss;
-mod monitor;
-pub(crate) mod raw;
 
 use std::io::Write;
 use std::time::Duration;
@@ -13,10 +11,9 @@ use tenure::Domain;
 use tenure_testkit::redis::RedisServer;
 use tokio::runtime::Runtime;
 
-use crate::Scenario;
+use crate::raw::{Raw, RawLock};
 use crate::report::Report;
-use crate::tasks;
-use raw::{Raw, RawLock};
+use crate::{Scenario, tasks};
 
 pub(crate) const SCENARIOS: &[(&str, Scenario)] = &[
     ("redis/uncontended", uncontended),

@@ -89,8 +89,8 @@ impl Report {
         }
     }
 
-    /// Writes `target/bench/results.json`.
-    pub(crate) fn write(&self) -> std::io::Result<PathBuf> {
+    /// Writes `results.json` into a folder.
+    pub(crate) fn write(&self, folder: &Path) -> std::io::Result<PathBuf> {
         let rows = self.0.iter().map(|row| {
             let (Row { scenario, contender, metric, .. }, value) = (row, row.value());
             format!(
@@ -100,8 +100,7 @@ impl Report {
         let mut json = String::from("[\n");
         let _ = writeln!(json, "{}", rows.collect::<Vec<_>>().join(",\n"));
         json.push_str("]\n");
-        let folder = target_dir().join("bench");
-        std::fs::create_dir_all(&folder)?;
+        std::fs::create_dir_all(folder)?;
         let path = folder.canonicalize()?.join("results.json");
         std::fs::write(&path, json)?;
         Ok(path)

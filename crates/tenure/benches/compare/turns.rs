@@ -65,8 +65,9 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// From the release by one process until the next one has it; each turn with its process's number, in their order.
-    pub(crate) fn handovers(turns: &[(usize, Turn)], window: Window, processes: usize) -> Self {
+    /// From the release by one process until the next one has it; each turn with its process's number, in their order. `None` when there
+    /// was none.
+    pub(crate) fn handovers(turns: &[(usize, Turn)], window: Window, processes: usize) -> Option<Self> {
         let (mut latencies, mut turns_of, mut longest_wait) = (Vec::new(), vec![0.0; processes], 0);
         for pair in turns.windows(2) {
             let [(from, before), (to, after)] = [pair[0], pair[1]];
@@ -86,7 +87,7 @@ impl Round {
     }
 
     /// Whole turns of a single process, each from its asking to the asking for the next.
-    pub(crate) fn cycles(turns: &[(usize, Turn)], window: Window) -> Self {
+    pub(crate) fn cycles(turns: &[(usize, Turn)], window: Window) -> Option<Self> {
         let counted = turns.windows(2).filter(|pair| window.has(pair[1].1.asked));
         let latencies: Vec<f64> =
             counted.map(|pair| (pair[1].1.asked - pair[0].1.asked) as f64 / 1e3).collect();
@@ -94,15 +95,17 @@ impl Round {
         Self::new(latencies, window, &turns_of, 0)
     }
 
-    fn new(mut latencies: Vec<f64>, window: Window, turns_of: &[f64], longest_wait: u64) -> Self {
-        assert!(!latencies.is_empty(), "nobody had a turn in {} s", window.seconds());
-        Round {
+    fn new(mut latencies: Vec<f64>, window: Window, turns_of: &[f64], longest_wait: u64) -> Option<Self> {
+        if latencies.is_empty() {
+            return None;
+        }
+        Some(Round {
             p50_us: percentile(&mut latencies, 0.5),
             p99_us: percentile(&mut latencies, 0.99),
             per_s: latencies.len() as f64 / window.seconds(),
             max_min_ratio: max_min_ratio(turns_of),
             longest_wait_ms: longest_wait as f64 / 1e6,
             count: latencies.len(),
-        }
+        })
     }
 }

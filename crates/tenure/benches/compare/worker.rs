@@ -4,23 +4,18 @@
 //! go), and tells its parent when all is over. It ends by itself, whatever becomes of the others.
 
 use std::fs::File;
-use std::io::{BufRead, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use tenure::Domain;
-
 use crate::redis;
-use crate::redis::raw::Raw;
+use crate::takers::{ready, script_turns, tenure_turns};
 use crate::turns::{Turn, now};
 
 /// The first argument of a worker.
 pub(crate) const ARGUMENT: &str = "--worker";
-
-/// After its end is due, how long a worker may take to come to it.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// A process of this kind. It gets the place where it meets the others, its number among them, and how long it keeps what it got.
 pub(crate) fn command(kind: &str, place: &str, index: usize, hold: Duration) -> Command {
@@ -51,53 +46,6 @@ pub(crate) fn work(kind: &str, mut arguments: impl Iterator<Item = String>) {
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(future)
-}
-
-/// Says that this worker is ready, and waits until all are; returns when to end.
-fn ready() -> u64 {
-    let mut line = String::new();
-    let mut stdout = std::io::stdout();
-    let is_told = stdout.write_all(b"r").and_then(|()| stdout.flush()).is_ok()
-        && std::io::stdin().lock().read_line(&mut line).is_ok();
-    let Some(until) = line.trim().parse().ok().filter(|_| is_told) else { std::process::exit(1) };
-    std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_nanos(until - now().min(until)) + GRACE);
-        std::process::exit(1);
-    });
-    until
-}
-
-/// A client of its own with a single task, so that each turn goes through the store.
-async fn tenure_turns(url: &str, hold: Duration) -> Vec<Turn> {
-    let domain = Domain::open(url).await.expect("the domain opens");
-    let (lock, mut turns) = (domain.lock("bench"), Vec::with_capacity(1 << 16));
-    let until = ready();
-    while now() < until {
-        let asked = now();
-        let guard = lock.acquire().await.expect("the store answers");
-        let acquired = now();
-        let order = guard.fence().get();
-        if !hold.is_zero() {
-            tokio::time::sleep(hold).await;
-        }
-        let released = now();
-        guard.release().await.expect("the store answers");
-        turns.push(Turn { order, asked, acquired, released });
-    }
-    turns
-}
-
-/// One script call after the other, on a connection of its own: what a round trip takes.
-async fn script_turns(url: &str) -> Vec<Turn> {
-    let (raw, mut turns) = (Raw::connect(url).await, Vec::with_capacity(1 << 16));
-    let until = ready();
-    while now() < until {
-        let asked = now();
-        raw.call().await;
-        let acquired = now();
-        turns.push(Turn { order: asked, asked, acquired, released: acquired });
-    }
-    turns
 }
 
 /// Two processes, whatever else is measured: each waits for a byte from the other, and passes it back.

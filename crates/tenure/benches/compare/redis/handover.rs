@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tenure_testkit::redis::RedisServer;
 
-use super::monitor::Monitor;
 use crate::handover::{Crowd, add};
+use crate::monitor::Monitor;
 use crate::report::Report;
 use crate::turns::Round;
 
@@ -42,5 +42,7 @@ fn compare(scenario: &str, report: &mut Report, processes: usize, hold: Duration
 fn commands_per_handover(server: &RedisServer, crowd: &Crowd) -> f64 {
     let monitor = Monitor::start(server);
     let (round, window) = crowd.handovers();
-    monitor.count(server, window) as f64 / round.count as f64
+    let commands = monitor.count(server, window);
+    assert!(commands > 0, "clients sent nothing, or MONITOR did not show it");
+    commands as f64 / round.count as f64
 }
