@@ -24,6 +24,7 @@ mod turns;
 mod workers;
 
 mod rust;
+mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -64,7 +65,7 @@ fn main() {
     let contenders: Vec<&str> = contenders.into_iter().filter(|kind| *kind != "raw").collect();
     handovers("peers/handover-8", &server, &mut report, &contenders, Duration::ZERO);
     handovers("peers/handover-8-held-1ms", &server, &mut report, &contenders, Duration::from_millis(1));
-    report.print();
+    table::print(&report);
     match report.write(&installed()) {
         Ok(path) => println!("\nwritten to {}", path.display()),
         Err(error) => {

@@ -45,17 +45,22 @@ impl Report {
         });
     }
 
+    /// Scenario, contender, metric and median of each.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &str, &str, f64)> {
+        self.0.iter().map(|row| (&*row.scenario, &*row.contender, &*row.metric, row.value()))
+    }
+
     /// Prints the table; behind a rate or a time of ours, what it is of the limit's. Then the targets.
     pub(crate) fn print(&self) {
         println!(
-            "\n{:<28} {:<14} {:<21} {:>14} {:>10}",
+            "\n{:<28} {:<16} {:<21} {:>14} {:>10}",
             "scenario", "contender", "metric", "value", "of limit"
         );
         for row in &self.0 {
             let (Row { scenario, contender, metric, .. }, value) = (row, row.value());
             let digits = if value < 100.0 { 2 } else { 0 };
             let share = self.of_limit(row).map_or(String::new(), |share| format!("{share:.2}"));
-            println!("{scenario:<28} {contender:<14} {metric:<21} {value:>14.digits$} {share:>10}");
+            println!("{scenario:<28} {contender:<16} {metric:<21} {value:>14.digits$} {share:>10}");
         }
         println!("\n{:<28} {:<21} {:<44} {:>6}", "scenario", "metric", "target", "is");
         for target in TARGETS {
@@ -91,8 +96,7 @@ impl Report {
 
     /// Writes `results.json` into a folder.
     pub(crate) fn write(&self, folder: &Path) -> std::io::Result<PathBuf> {
-        let rows = self.0.iter().map(|row| {
-            let (Row { scenario, contender, metric, .. }, value) = (row, row.value());
+        let rows = self.rows().map(|(scenario, contender, metric, value)| {
             format!(
                 "  {{\"scenario\": \"{scenario}\", \"contender\": \"{contender}\", \"metric\": \"{metric}\", \"value\": {value}}}"
             )
