@@ -9,6 +9,7 @@ test: toolchain fmt lint unit schedules docs
 toolchain:
 	@command -v cargo >/dev/null || { echo "install Rust first: https://rustup.rs"; exit 1; }
 	@command -v cc >/dev/null || { apt-get update --quiet && apt-get install --yes --quiet gcc libc6-dev; }
+	@.ci/install-redis
 	@cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 	@cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
 

@@ -26,7 +26,8 @@ pub(crate) fn print(report: &Report) {
             print!("\n| {contender:<SCENARIO$} |");
             for metric in &metrics {
                 let value = rows.iter().find(|row| row.1 == contender && row.2 == *metric).map(|row| row.3);
-                let text = value.map_or(String::new(), |value| format!("{value:.*}", if value < 100.0 { 1 } else { 0 }));
+                let text = value
+                    .map_or(String::new(), |value| format!("{value:.*}", if value < 100.0 { 1 } else { 0 }));
                 print!(" {text:>0$} |", metric.len());
             }
         }

@@ -3,13 +3,19 @@
 //! Never a mock, and never a server that happens to be there: what a test relies on (scripts, expiry, pushes, the order of replies) is
 //! what a mock gets wrong, and a shared server has keys and clients of others. A server starts in about 10 ms, so each test has its own.
 
+mod builder;
 mod client;
+mod clock;
 mod directory;
 mod launch;
 mod port;
+mod proxy;
 mod resp;
 mod server;
+mod tls;
 
+pub use builder::Builder;
 pub use client::Client;
+pub use proxy::{Fault, Proxy, Step, named};
 pub use resp::Reply;
-pub use server::{Builder, RedisServer};
+pub use server::RedisServer;

@@ -136,7 +136,7 @@ impl Sitting<'_> {
             Ok((Reply::Granted { fence }, sent)) => return self.granted(fence, sent),
             Ok((Reply::Waiting { place, holding, ahead }, sent)) => {
                 bid.place = Some(place);
-                bid.due = Some(seek::due(sent, &holding, ahead));
+                bid.due = Some(seek::due(sent, &holding, ahead, client.opened().polls()));
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
                 let (queued, seat) = (bid.clone(), &self.seat);
                 let is_sought = client.change(|table, after| {
@@ -273,7 +273,7 @@ pub(crate) async fn ask_store(
             Ok((Reply::TooLate, _)) => {
                 Error::unavailable("requests reach the store too late to be executed; try again")
             }
-            Err(error) if error.may_have_run() => error,
+            Err(error) if error.is_worth_asking_again() => error,
             answer => return answer,
         };
         if !client.waits_again(&mut backoff, give_up).await {
@@ -294,13 +294,13 @@ pub(crate) async fn send(
     let sent = client.clock.now();
     let timeout = micros(give_up.since(sent));
     let not_after = backend.server_now().map_or(u64::MAX, |now| now.saturating_add(timeout));
-    let haunted_before = bid.haunted_until.replace(give_up);
+    let (haunted_before, connection) = (bid.haunted_until.replace(give_up), backend.connection());
     let answer = client.in_time(give_up, backend.execute(name, op(bid, not_after))).await;
     if !matches!(&answer, Err(error) if error.may_have_run()) {
         bid.haunted_until = haunted_before;
     }
     let Answer { reply, server } = answer?;
-    bid.pair = Some(Pair { sent, server });
+    bid.pair = (connection == backend.connection()).then_some(Pair { sent, server, connection });
     Ok((reply, sent))
 }
 

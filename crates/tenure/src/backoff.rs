@@ -20,10 +20,15 @@ impl Backoff {
     pub(crate) fn pause(&mut self) -> Duration {
         let length = self.length;
         self.length = (length * 2).min(LONGEST);
-        // A hasher with random keys is the standard library's source of randomness: good enough to keep clients apart.
-        let share = RandomState::new().build_hasher().finish() % 1_000;
-        length / 2 + length / 2 * u32::try_from(share).unwrap_or(0) / 1_000
+        jittered(length)
     }
+}
+
+/// Between half of a length and all of it.
+pub(crate) fn jittered(length: Duration) -> Duration {
+    // A hasher with random keys is the standard library's source of randomness: good enough to keep clients apart.
+    let share = RandomState::new().build_hasher().finish() % 1_000;
+    length / 2 + length / 2 * u32::try_from(share).unwrap_or(0) / 1_000
 }
 
 #[cfg(test)]

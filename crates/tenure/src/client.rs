@@ -80,11 +80,13 @@ impl Client {
             closing.as_mut().enable();
             self.table.lock().floor_unless_closed()?;
             let mut opening = pin!(self.opening.get_or_open(&self.tasks, || self.connect()));
-            std::future::poll_fn(|cx| match opening.as_mut().poll(cx) {
+            let backend = std::future::poll_fn(|cx| match opening.as_mut().poll(cx) {
                 Poll::Pending => closing.as_mut().poll(cx).map(|()| Err(Error::closed())),
                 answer => answer,
             })
-            .await
+            .await?;
+            self.table.lock().verify_after = backend.verifies_after();
+            Ok(backend)
         })
         .await
     }
@@ -202,7 +204,8 @@ impl Client {
                 Ok(Answer { reply, .. }) => {
                     return Ok(Executed { reply, sent });
                 }
-                Err(error) if error.may_have_run() && self.waits_again(&mut backoff, give_up).await => {}
+                Err(error)
+                    if error.is_worth_asking_again() && self.waits_again(&mut backoff, give_up).await => {}
                 Err(error) => return Err(error),
             }
         }
@@ -239,7 +242,8 @@ impl Client {
 
 impl Sink for Client {
     fn granted(&self, name: &Name, grant: Grant) {
-        if !self.change(|table, after| table.pushed(name, &grant, after))
+        let connection = self.opened_before().map_or(0, |backend| backend.connection());
+        if !self.change(|table, after| table.pushed(name, &grant, connection, after))
             && let Some(me) = self.me.upgrade()
         {
             release::leave(&me, name.clone(), grant.token, None, PROBATION);
@@ -248,6 +252,10 @@ impl Sink for Client {
 
     fn doubt(&self, name: &Name) {
         self.change(|table, after| table.doubt(name, after));
+    }
+
+    fn doubt_all(&self) {
+        self.change(Table::doubt_all);
     }
 }
 

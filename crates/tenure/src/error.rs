@@ -62,13 +62,27 @@ pub struct Error(Arc<Inner>);
 struct Inner {
     kind: ErrorKind,
     message: String,
-    may_have_run: bool,
+    again: Again,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// Whether the same request is worth sending again at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Again {
+    No,
+    /// It was not executed, but the store is there, and will execute it soon.
+    NotYet,
+    /// No answer came: it may have been executed, or may be still.
+    Unanswered,
 }
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error(Arc::new(Inner { kind, message: message.into(), may_have_run: false, source: None }))
+        Error::with(kind, message, Again::No)
+    }
+
+    fn with(kind: ErrorKind, message: impl Into<String>, again: Again) -> Self {
+        Error(Arc::new(Inner { kind, message: message.into(), again, source: None }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -86,12 +100,12 @@ impl Error {
 
     /// A request was sent and no answer came: it may have been executed, or may be still.
     pub(crate) fn unanswered(message: impl Into<String>) -> Self {
-        Error(Arc::new(Inner {
-            kind: ErrorKind::Unavailable,
-            message: message.into(),
-            may_have_run: true,
-            source: None,
-        }))
+        Error::with(ErrorKind::Unavailable, message, Again::Unanswered)
+    }
+
+    /// The store refused to execute the request for now, as one that is just starting does: it was not executed.
+    pub(crate) fn not_yet(message: impl Into<String>) -> Self {
+        Error::with(ErrorKind::Unavailable, message, Again::NotYet)
     }
 
     pub(crate) fn closed() -> Self {
@@ -118,7 +132,12 @@ impl Error {
 
     /// Whether the request may have been executed although no answer came.
     pub(crate) fn may_have_run(&self) -> bool {
-        self.0.may_have_run
+        self.0.again == Again::Unanswered
+    }
+
+    /// Whether the same request, sent again at once, may well be answered.
+    pub(crate) fn is_worth_asking_again(&self) -> bool {
+        self.0.again != Again::No
     }
 }
 
@@ -152,7 +171,7 @@ impl From<Loss> for Error {
         Error(Arc::new(Inner {
             kind: ErrorKind::Lost,
             message,
-            may_have_run: false,
+            again: Again::No,
             source: Some(Box::new(loss)),
         }))
     }

@@ -75,6 +75,8 @@ impl Terms {
 pub(crate) struct Pair {
     pub(crate) sent: Moment,
     pub(crate) server: u64,
+    /// The connection that it came by.
+    pub(crate) connection: u64,
 }
 
 /// What the holder should do now.
@@ -153,9 +155,9 @@ impl Lease {
         self.renew_at = Some(now + (self.ttl / 20).min(LONGEST_PAUSE));
     }
 
-    /// Renew at the next look.
-    pub(crate) fn verify(&mut self, now: Moment) {
-        self.renew_at = Some(now);
+    /// Renew at that moment, if not before: at the next look when it is now.
+    pub(crate) fn verify(&mut self, at: Moment) {
+        self.renew_at = Some(self.renew_at.map_or(at, |planned| planned.min(at)));
     }
 
     /// What a renewal by hand asks for. A lease that is not renewed by itself lives on from here.

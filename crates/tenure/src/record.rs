@@ -107,7 +107,7 @@ pub(crate) enum Reply {
     Busy { holding: Holding, waiters: usize },
     /// The token does not hold the name; who does, if anyone.
     NotHeld { holder: Option<Token> },
-    /// Done: released, left, broken or buried.
+    /// Done: renewed, released, left, broken or buried.
     Done,
     /// Executed after `not_after`, and so refused.
     TooLate,

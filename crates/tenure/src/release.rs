@@ -146,7 +146,7 @@ impl Returning {
                 Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply)),
                 Err(error) => {
                     *was_unanswered |= error.may_have_run();
-                    if !error.may_have_run() || !client.waits_again(&mut backoff, give_up).await {
+                    if !error.is_worth_asking_again() || !client.waits_again(&mut backoff, give_up).await {
                         return Err(error);
                     }
                 }

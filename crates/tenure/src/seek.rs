@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{SLACK, send, unexpected};
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, jittered};
 use crate::bid::{Alarm, Bid};
 use crate::client::Client;
 use crate::clock::Moment;
@@ -23,6 +23,8 @@ use crate::table::Placed;
 /// What each waiter ahead adds to the time at which an expired lease is noticed: the first of the queue comes first.
 const STAGGER: Duration = Duration::from_millis(10);
 const LONGEST_STAGGER: Duration = Duration::from_secs(1);
+/// How often the first of the queue asks when it can't be pushed to; the one behind it half as often.
+const POLL: Duration = Duration::from_millis(25);
 
 /// Starts to seek a lease for the tasks that wait for the name.
 pub(crate) fn start(client: Arc<Client>, name: Name, bid: Bid, alarm: Arc<Alarm>) {
@@ -31,12 +33,18 @@ pub(crate) fn start(client: Arc<Client>, name: Name, bid: Bid, alarm: Arc<Alarm>
     tasks.spawn(async move { seek.run().await });
 }
 
-/// When a waiter asks again: with its next beat, or when the holder's lease runs out.
-pub(crate) fn due(sent: Moment, holding: &Holding, ahead: usize) -> Moment {
-    let stagger = LONGEST_STAGGER.min(STAGGER * u32::try_from(ahead).unwrap_or(u32::MAX));
+/// When a waiter asks again: with its next beat, or when the holder's lease runs out. One that can't be pushed to asks sooner, the
+/// first of the queue most often.
+pub(crate) fn due(sent: Moment, holding: &Holding, ahead: usize, polls: bool) -> Moment {
+    let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+    let stagger = LONGEST_STAGGER.min(STAGGER.saturating_mul(ahead));
     // The last millisecond of a lease still belongs to it.
     let expiry = sent + holding.left + Duration::from_millis(1) + stagger;
-    expiry.min(sent + BEAT)
+    let beat = match polls {
+        true => jittered(POLL.saturating_mul(ahead.saturating_add(1)).min(BEAT)),
+        false => BEAT,
+    };
+    expiry.min(sent + beat)
 }
 
 struct Seek {
@@ -131,7 +139,7 @@ impl Seek {
             }
             Reply::Waiting { place, ahead, holding } => {
                 self.bid.place = Some(place);
-                let due = due(sent, &holding, ahead);
+                let due = due(sent, &holding, ahead, client.opened().polls());
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
                 client.change(|table, after| table.seek_busy(name, &self.bid, busy, after));
                 Next::Sleep(due)

@@ -15,6 +15,7 @@ pub(crate) use seeking::Placed;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use crate::bid::{Alarm, Bid};
 use crate::clock::{Clock, Moment};
@@ -88,6 +89,8 @@ pub(crate) struct Table {
     /// How many turns had begun when the keeper last looked.
     pub(crate) acquired_at_last_look: u64,
     pub(crate) next_id: u64,
+    /// How old a lease gets before it is verified for the first time; `None` where the store tells of every end unasked.
+    pub(crate) verify_after: Option<Duration>,
     /// The highest fence that this client has seen.
     pub(crate) floor: u64,
     /// The tokens of leases that live on in the store without this table, and until when: a push that comes late for one of them
@@ -106,6 +109,7 @@ impl Table {
             keeper_sleeps_until: Moment::FAR,
             acquired_at_last_look: 0,
             next_id: 0,
+            verify_after: None,
             floor: 0,
             parted: Vec::new(),
             metrics: Metrics::default(),

@@ -150,7 +150,6 @@ pub(crate) struct RedisUrl {
     inner: Option<Inner>,
 }
 
-#[expect(dead_code, reason = "read by the stores that are not compiled in")]
 impl RedisUrl {
     pub(crate) fn topology(&self) -> &Topology {
         &self.topology
@@ -228,7 +227,6 @@ pub(crate) struct Credentials {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
 
-#[cfg_attr(not(test), expect(dead_code, reason = "read by the stores that are not compiled in"))]
 impl Secret {
     pub(crate) fn reveal(&self) -> &str {
         &self.0

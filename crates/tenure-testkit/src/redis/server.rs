@@ -3,13 +3,15 @@
 //! Whether it is up is asked at the socket in its directory, never at its port: there only this server answers, and Redis binds its
 //! ports first, so that an answer says that the port is its own too.
 
+use super::builder::Builder;
 use super::client::Client;
+use super::clock::Clock;
 use super::directory::Directory;
+use super::launch;
 use super::resp::Reply;
-use super::{launch, port};
+use super::tls::Tls;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
 use std::process::Child;
@@ -20,79 +22,14 @@ use std::time::{Duration, Instant};
 /// More than a busy machine needs for what takes 10 ms.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// So many ports are tried.
-const ATTEMPTS: u32 = 20;
-
-/// What the server that is to be started is like.
-#[derive(Debug, Clone, Default)]
-pub struct Builder {
-    settings: Vec<(String, String)>,
-}
-
-impl Builder {
-    /// A line of redis.conf. The last one for a name counts, also against the defaults.
-    #[must_use]
-    pub fn config(mut self, name: &str, value: &str) -> Self {
-        self.settings.push((name.into(), value.into()));
-        self
-    }
-
-    /// Every write is on disk before it is answered, so that [`RedisServer::restart`] loses nothing.
-    #[must_use]
-    pub fn aof_always(self) -> Self {
-        self.config("appendonly", "yes").config("appendfsync", "always")
-    }
-
-    /// Starts it, and returns when it answers.
-    ///
-    /// # Panics
-    /// When there is no redis-server, or it does not start: with what it said.
-    #[must_use]
-    pub fn start(self) -> RedisServer {
-        for _ in 0..ATTEMPTS {
-            let directory = Directory::new();
-            let port = port::free();
-            let password =
-                self.settings.iter().rfind(|(name, _)| name == "requirepass").map(|(_, value)| value.clone());
-            self.write_config(&directory, port);
-            let child = Mutex::new(spawn(&directory));
-            let server = RedisServer { child, port, password, directory };
-            match server.wait_until_up() {
-                Ok(()) => return server,
-                // Somebody else was faster to bind it.
-                Err(said) if is_port_taken(&said) => {}
-                Err(said) => panic!("redis-server did not start: {said}"),
-            }
-        }
-        panic!("redis-server did not start: {ATTEMPTS} ports were all taken");
-    }
-
-    fn write_config(&self, directory: &Directory, port: u16) {
-        let defaults = [
-            ("bind", "127.0.0.1"),
-            ("port", &port.to_string()),
-            ("unixsocket", "redis.sock"),
-            ("save", "\"\""),
-            ("appendonly", "no"),
-            ("enable-debug-command", "yes"),
-            ("repl-diskless-sync-delay", "0"),
-        ];
-        let mut text = String::new();
-        let settings = self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        for (name, value) in defaults.into_iter().chain(settings) {
-            let value = if value.is_empty() { "\"\"" } else { value };
-            writeln!(text, "{name} {value}").expect("a string takes it");
-        }
-        std::fs::write(directory.file("redis.conf"), text).expect("a configuration");
-    }
-}
-
 /// A running redis-server. It dies with this value, and with this process, however that ends.
 #[derive(Debug)]
 pub struct RedisServer {
     child: Mutex<Child>,
     port: u16,
     password: Option<String>,
+    tls: Option<Tls>,
+    clock: Option<Clock>,
     directory: Directory,
 }
 
@@ -107,6 +44,23 @@ impl RedisServer {
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
+    }
+
+    /// Nothing when somebody else has the port.
+    pub(super) fn launch(
+        directory: Directory,
+        port: u16,
+        password: Option<String>,
+        tls: Option<Tls>,
+        clock: Option<Clock>,
+    ) -> Option<Self> {
+        let child = Mutex::new(spawn(&directory, clock.as_ref()));
+        let server = RedisServer { child, port, password, tls, clock, directory };
+        match server.wait_until_up() {
+            Ok(()) => Some(server),
+            Err(said) if is_port_taken(&said) => None,
+            Err(said) => panic!("redis-server did not start: {said}"),
+        }
     }
 
     /// As a domain is opened with, and as clients of Redis understand it.
@@ -125,6 +79,54 @@ impl RedisServer {
     #[must_use]
     pub fn socket_path(&self) -> PathBuf {
         self.directory.file("redis.sock")
+    }
+
+    /// Where it is for a domain that uses its local socket.
+    #[must_use]
+    pub fn unix_url(&self) -> String {
+        format!("redis+unix://{}", self.socket_path().display())
+    }
+
+    /// Its port for TLS, on 127.0.0.1.
+    ///
+    /// # Panics
+    /// When it was started without [`Builder::tls`]; so do the other methods about TLS.
+    #[must_use]
+    pub fn tls_port(&self) -> u16 {
+        self.tls().port
+    }
+
+    /// Its port for TLS, as a URL.
+    #[must_use]
+    pub fn tls_url(&self) -> String {
+        format!("rediss://127.0.0.1:{}", self.tls_port())
+    }
+
+    /// The certificate of the authority that issued the others, in PEM as all of them.
+    #[must_use]
+    pub fn ca_path(&self) -> PathBuf {
+        self.tls().file("ca.crt")
+    }
+
+    /// A certificate for clients.
+    #[must_use]
+    pub fn client_cert_path(&self) -> PathBuf {
+        self.tls().file("client.crt")
+    }
+
+    /// The key of the certificate for clients, in PKCS #8.
+    #[must_use]
+    pub fn client_key_path(&self) -> PathBuf {
+        self.tls().file("client.key")
+    }
+
+    /// From now on its wall clock is so many microseconds ahead of the machine's, or behind; also after a restart. Its monotonic clock
+    /// is not moved.
+    ///
+    /// # Panics
+    /// When it was started without [`Builder::clock`].
+    pub fn set_clock_offset(&self, micros: i64) {
+        self.clock.as_ref().expect("a server that was started with `.clock()`").set(micros);
     }
 
     /// Its process, a new one after a restart.
@@ -160,9 +162,14 @@ impl RedisServer {
         reply.unwrap_or_else(|e| panic!("no reply from redis-server: {e}\n{}", self.log()))
     }
 
-    /// Stops the process (SIGSTOP): connections stay open and nothing is answered, until [`RedisServer::cont`].
+    /// Stops the process (SIGSTOP): connections stay open and nothing is answered, until [`RedisServer::cont`]. When this returns it
+    /// has stopped: a signal that was sent may take a moment to arrive.
     pub fn stop(&self) {
         self.signal(Signal::STOP);
+        let stat = format!("/proc/{}/stat", self.pid());
+        while !std::fs::read_to_string(&stat).expect("a process").contains(") T ") {
+            thread::yield_now();
+        }
     }
 
     /// Lets the process go on.
@@ -186,7 +193,7 @@ impl RedisServer {
                 let mut child = self.child();
                 end(&mut child);
                 drop(std::fs::remove_file(self.directory.file("log")));
-                *child = spawn(&self.directory);
+                *child = spawn(&self.directory, self.clock.as_ref());
             }
             match self.wait_until_up() {
                 Ok(()) => return,
@@ -219,6 +226,10 @@ impl RedisServer {
         Err(format!("no answer for {PATIENCE:?}\n{}", self.log()))
     }
 
+    fn tls(&self) -> &Tls {
+        self.tls.as_ref().expect("a server that was started with `.tls()`")
+    }
+
     fn child(&self) -> MutexGuard<'_, Child> {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -230,9 +241,16 @@ impl Drop for RedisServer {
     }
 }
 
-fn spawn(directory: &Directory) -> Child {
+fn spawn(directory: &Directory, clock: Option<&Clock>) -> Child {
     let program = launch::require("redis-server", "redis-server");
-    launch::start(&program, &[OsStr::new("redis.conf")], &[], directory.path(), &directory.file("log"))
+    let environment = clock.map_or(&[][..], Clock::environment);
+    launch::start(
+        &program,
+        &[OsStr::new("redis.conf")],
+        environment,
+        directory.path(),
+        &directory.file("log"),
+    )
 }
 
 fn end(child: &mut Child) {

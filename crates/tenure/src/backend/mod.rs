@@ -9,6 +9,7 @@ pub(crate) mod file;
 pub(crate) mod gate;
 pub(crate) mod memory;
 pub(crate) mod open;
+pub(crate) mod redis;
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -35,9 +36,19 @@ pub(crate) trait Backend: Send + Sync {
     /// The names that are held or waited for, and start with `prefix`.
     fn list(&self, prefix: &str) -> Pending<Vec<Name>>;
 
-    /// Whether waiters can't be pushed to, and ask again and again instead.
+    /// Whether waiters can't be pushed to for now, and ask again and again instead.
     fn polls(&self) -> bool {
         false
+    }
+
+    /// The number of the connection. Times that the store told over different ones can't be compared: it may be another server.
+    fn connection(&self) -> u64 {
+        0
+    }
+
+    /// How old a lease gets before it is verified for the first time, where the store tells of its end only after that.
+    fn verifies_after(&self) -> Option<Duration> {
+        None
     }
 
     /// What this kind of store can do.
@@ -103,6 +114,9 @@ pub(crate) trait Sink: Send + Sync {
 
     /// The lease on the name may be gone, or have been granted: verify it.
     fn doubt(&self, name: &Name);
+
+    /// Something may have happened to any lease, or to any waiter, without being told: verify them all.
+    fn doubt_all(&self);
 }
 
 /// An answer that is there, or will be. In-process stores answer at once, also in a drop and outside a runtime.

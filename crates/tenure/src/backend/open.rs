@@ -4,9 +4,9 @@ use std::sync::{Arc, Weak};
 
 use super::file::FileDomain;
 use super::memory::{Memory, MemoryStore};
+use super::redis::Redis;
 use super::{Backend, Pending, Sink};
 use crate::clock::Clock;
-use crate::error::Error;
 use crate::url::{DomainUrl, Target};
 
 /// Opens the store that the URL names; what it hears unasked goes to `sink`.
@@ -23,9 +23,7 @@ pub(crate) fn open(url: &DomainUrl, clock: &Clock, sink: Weak<dyn Sink>) -> Pend
             let opened = FileDomain::open(dir.clone(), *network_fs_allowed, sink);
             Pending::now(opened.map(|domain| Arc::new(domain) as Arc<dyn Backend>))
         }
-        Target::Redis(_) => Pending::now(Err(Error::unsupported(
-            "redis domains are not in this version of tenure; use `file:` on one machine",
-        ))),
+        Target::Redis(server) => Redis::open(server, url.timeout(), clock, sink),
     }
 }
 

@@ -118,14 +118,17 @@ impl Record {
 
     fn renew(&mut self, token: &Token, ttl: Duration, now: Now) -> Reply {
         match self.holding(now) {
-            Some(holding) if holding.token == *token => self.extend(ttl, 0, now),
+            Some(holding) if holding.token == *token => {
+                self.lengthen(ttl, now);
+                Reply::Done
+            }
             other => Reply::NotHeld { holder: other.map(|holding| holding.token) },
         }
     }
 
     fn detach(&mut self, token: &Token, ttl: Duration, now: Now) -> Reply {
         let reply = self.renew(token, ttl, now);
-        if let (Reply::Granted { .. }, Some(holder)) = (&reply, &mut self.holder) {
+        if let (Reply::Done, Some(holder)) = (&reply, &mut self.holder) {
             holder.detached = true;
         }
         reply
@@ -273,13 +276,17 @@ impl Record {
 
     /// The holder's own lease, for at least `ttl` from now: never shorter than it was.
     fn extend(&mut self, ttl: Duration, floor: u64, now: Now) -> Reply {
-        if let Some(holder) = &mut self.holder {
-            holder.expires = holder.expires.max(now.millis() + millis(ttl));
-        }
+        self.lengthen(ttl, now);
         if floor < self.range_start() {
             return Reply::Granted { fence: self.range_start() };
         }
         self.reserve(floor, now)
+    }
+
+    fn lengthen(&mut self, ttl: Duration, now: Now) {
+        if let Some(holder) = &mut self.holder {
+            holder.expires = holder.expires.max(now.millis() + millis(ttl));
+        }
     }
 
     fn reserve(&mut self, floor: u64, now: Now) -> Reply {

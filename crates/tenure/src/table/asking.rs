@@ -64,9 +64,11 @@ impl Table {
             return Ok(false);
         }
         cohort.refuse_tries(&busy, after);
+        let connection = bid.pair.map_or(0, |pair| pair.connection);
         let before = cohort.seek(name, bid, Some(busy), after);
         if let Phase::Asking { early: Some(grant), .. } = before {
-            self.pushed(name, &grant, after);
+            // It came while the answer was on its way, by the same connection.
+            self.pushed(name, &grant, connection, after);
         }
         Ok(true)
     }

@@ -66,6 +66,9 @@ impl Table {
             is_doubted: false,
             due: now,
         };
+        if let Some(age) = self.verify_after {
+            held.lease.verify(now + age);
+        }
         plan(&mut held, now, &mut self.due);
         after.rouse_keeper |= held.due < self.keeper_sleeps_until;
         self.cohorts.entry(name.clone()).or_insert_with(|| Cohort::new(Phase::Idle)).leases.push(held);
@@ -169,7 +172,7 @@ impl Table {
         held.is_renewing = false;
         let is_doubted = std::mem::take(&mut held.is_doubted);
         match reply {
-            Some(Reply::Granted { .. }) => {
+            Some(Reply::Done) => {
                 held.lease.renewed(sent, ttl);
                 if is_doubted {
                     held.lease.verify(now);
@@ -208,15 +211,27 @@ impl Table {
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return;
         };
-        for held in &mut cohort.leases {
-            held.lease.verify(now);
-            held.is_doubted = held.is_renewing;
-            replan(held, now, &mut self.due);
-            after.rouse_keeper = true;
+        doubt(cohort, now, &mut self.due, after);
+    }
+
+    /// The same for every name.
+    pub(crate) fn doubt_all(&mut self, after: &mut After) {
+        let now = self.clock.now();
+        for cohort in self.cohorts.values_mut() {
+            doubt(cohort, now, &mut self.due, after);
         }
-        if let Phase::Seeking(seeking) = &cohort.phase {
-            seeking.alarm.ring();
-        }
+    }
+}
+
+fn doubt(cohort: &mut Cohort, now: Moment, due: &mut Schedule, after: &mut After) {
+    for held in &mut cohort.leases {
+        held.lease.verify(now);
+        held.is_doubted = held.is_renewing;
+        replan(held, now, due);
+        after.rouse_keeper = true;
+    }
+    if let Phase::Seeking(seeking) = &cohort.phase {
+        seeking.alarm.ring();
     }
 }
 

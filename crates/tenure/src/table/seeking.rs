@@ -125,7 +125,7 @@ impl Table {
     }
 
     /// The store pushed a grant. False when nobody here knows the token: it must be given back.
-    pub(crate) fn pushed(&mut self, name: &Name, grant: &Grant, after: &mut After) -> bool {
+    pub(crate) fn pushed(&mut self, name: &Name, grant: &Grant, connection: u64, after: &mut After) -> bool {
         let now = self.clock.now();
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return self.has_parted(&grant.token);
@@ -146,8 +146,8 @@ impl Table {
         }
         let (bid, alarm) = (seeking.bid.clone(), Arc::clone(&seeking.alarm));
         let is_for = |seat: &Arc<Seat>| bid.serves(seat);
-        let lease =
-            bid.pair.and_then(|pair| Lease::pushed(&bid.claim.terms, pair, grant.at, grant.term, now));
+        let pair = bid.pair.filter(|pair| pair.connection == connection);
+        let lease = pair.and_then(|pair| Lease::pushed(&bid.claim.terms, pair, grant.at, grant.term, now));
         if let Some(lease) = lease
             && grant.fence > bid.floor
             && cohort.seats.front().is_some_and(is_for)

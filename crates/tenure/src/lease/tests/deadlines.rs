@@ -17,7 +17,7 @@ fn the_deadline_counts_from_before_the_send_with_a_margin() {
 #[test]
 fn a_push_is_believed_from_when_the_store_made_it() {
     let sent = at(Duration::ZERO);
-    let pair = Pair { sent, server: STORE_START };
+    let pair = Pair { sent, server: STORE_START, connection: 0 };
     let made = STORE_START + 300_000;
     let pushed = |received| Lease::pushed(&terms(TTL), pair, made, PROBATION, at(received));
     let prompt = pushed(Duration::from_millis(300)).unwrap();
@@ -35,7 +35,7 @@ fn a_push_is_believed_from_when_the_store_made_it() {
 
 #[test]
 fn a_push_after_a_jump_of_the_stores_clock_has_to_be_confirmed() {
-    let pair = Pair { sent: at(Duration::ZERO), server: STORE_START };
+    let pair = Pair { sent: at(Duration::ZERO), server: STORE_START, connection: 0 };
     let pushed = |made| Lease::pushed(&terms(TTL), pair, made, PROBATION, at(300 * MS));
     assert!(pushed(STORE_START + 300_000).is_some());
     assert_eq!(pushed(STORE_START + 300_001), None, "more time than has passed here");
@@ -46,7 +46,7 @@ fn a_push_after_a_jump_of_the_stores_clock_has_to_be_confirmed() {
 
 #[test]
 fn a_push_is_never_believed_for_longer_than_its_term() {
-    let pair = Pair { sent: at(Duration::ZERO), server: STORE_START };
+    let pair = Pair { sent: at(Duration::ZERO), server: STORE_START, connection: 0 };
     let term = 100 * MS;
     let now = at(Duration::from_secs(1));
     let lease = Lease::pushed(&terms(TTL), pair, STORE_START + 1_000_000, term, now).unwrap();
@@ -147,7 +147,7 @@ proptest! {
                     lease.not_answered(answered);
                 }
                 _ => match store.renew("a", asked, executed) {
-                    Reply::Granted { .. } => lease.renewed(now, asked),
+                    Reply::Done => lease.renewed(now, asked),
                     _ => break,
                 },
             }
@@ -171,7 +171,7 @@ proptest! {
         store.acquire("a", MAX_TTL, sent);
         let paired = sent + to_pair;
         store.acquire("b", ttl, paired);
-        let pair = Pair { sent, server: store.clock(paired).lease };
+        let pair = Pair { sent, server: store.clock(paired).lease, connection: 0 };
         // A beat whose answer was lost keeps the waiter alive, and the pair old.
         let granted = paired + to_grant;
         store.acquire("b", ttl, granted);

@@ -228,7 +228,7 @@ impl World {
         if matches!(answer, Answer::TooLate) {
             return;
         }
-        state.pair = Some(Pair { sent: World::moment(client, sent), server });
+        state.pair = Some(Pair { sent: World::moment(client, sent), server, connection: 0 });
         let granted = Lease::granted(&World::terms(), from);
         match (&mut state.phase, ask, answer) {
             (Phase::Waiting { place: known }, _, Answer::Waiting { place, seen }) => {
@@ -236,11 +236,7 @@ impl World {
                 state.floor = state.floor.max(*seen);
             }
             (Phase::Waiting { .. }, _, Answer::Granted { fence }) => self.hold(client, granted, *fence),
-            (Phase::Holding { lease, fence: known }, Ask::Renew { ttl }, Answer::Granted { fence })
-                if known == fence =>
-            {
-                lease.renewed(from, *ttl);
-            }
+            (Phase::Holding { lease, .. }, Ask::Renew { ttl }, Answer::Done) => lease.renewed(from, *ttl),
             (Phase::Holding { lease, fence: known }, Ask::Acquire { .. }, Answer::Granted { fence }) => {
                 if known == fence {
                     lease.renewed(from, TTL);
@@ -284,7 +280,7 @@ impl World {
         let now = World::moment(client, self.now);
         let state = &self.clients[usize::from(client)];
         let pair = if self.scope.flaw == Some(Flaw::PushBelievedFromReceipt) {
-            Some(Pair { sent: now, server: at })
+            Some(Pair { sent: now, server: at, connection: 0 })
         } else {
             state.pair
         };

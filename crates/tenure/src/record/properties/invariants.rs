@@ -23,6 +23,9 @@ impl Promises {
         self.end(op, reply);
         if let (Some((token, ttl)), Reply::Granted { fence }) = (asked(op), reply) {
             self.promise(token, *fence, now.lease + micros(ttl));
+        }
+        if let (Op::Renew { token, ttl } | Op::Detach { token, ttl }, Reply::Done) = (op, reply) {
+            self.promise(token.clone(), self.start, now.lease + micros(*ttl));
             self.detached |= matches!(op, Op::Detach { .. });
         }
         for wake in wakes {
@@ -85,11 +88,9 @@ impl Promises {
 /// Who asks for the name with this operation, and for how long.
 fn asked(op: &Op) -> Option<(Token, Duration)> {
     match op {
-        Op::Acquire { token, ttl, .. }
-        | Op::Renew { token, ttl, .. }
-        | Op::Detach { token, ttl }
-        | Op::Adopt { token, ttl, .. }
-        | Op::TakeOver { token, ttl, .. } => Some((token.clone(), *ttl)),
+        Op::Acquire { token, ttl, .. } | Op::Adopt { token, ttl, .. } | Op::TakeOver { token, ttl, .. } => {
+            Some((token.clone(), *ttl))
+        }
         _ => None,
     }
 }

@@ -1,0 +1,101 @@
+//! What a server is to be like.
+
+use super::clock::Clock;
+use super::directory::Directory;
+use super::port;
+use super::server::RedisServer;
+use super::tls::Tls;
+use std::fmt::Write as _;
+
+/// So many ports are tried.
+const ATTEMPTS: u32 = 20;
+
+/// What the server that is to be started is like.
+#[derive(Debug, Clone, Default)]
+pub struct Builder {
+    settings: Vec<(String, String)>,
+    tls_names: Vec<String>,
+    has_clock: bool,
+}
+
+impl Builder {
+    /// A line of redis.conf. The last one for a name counts, also against the defaults.
+    #[must_use]
+    pub fn config(mut self, name: &str, value: &str) -> Self {
+        self.settings.push((name.into(), value.into()));
+        self
+    }
+
+    /// Every write is on disk before it is answered, so that [`RedisServer::restart`] loses nothing.
+    #[must_use]
+    pub fn aof_always(self) -> Self {
+        self.config("appendonly", "yes").config("appendfsync", "always")
+    }
+
+    /// It has a port for TLS as well, with a certificate for `localhost` and 127.0.0.1. Clients may show theirs;
+    /// with `.config("tls-auth-clients", "yes")` they must.
+    #[must_use]
+    pub fn tls(self) -> Self {
+        self.tls_for(&["DNS:localhost", "IP:127.0.0.1"])
+    }
+
+    /// As [`Builder::tls`], with a certificate for these names, such as `DNS:another.example`.
+    #[must_use]
+    pub fn tls_for(mut self, names: &[&str]) -> Self {
+        self.tls_names = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
+    /// Its wall clock can be moved: [`RedisServer::set_clock_offset`].
+    #[must_use]
+    pub fn clock(mut self) -> Self {
+        self.has_clock = true;
+        self
+    }
+
+    /// Starts it, and returns when it answers.
+    ///
+    /// # Panics
+    /// When there is no redis-server, or it does not start: with what it said.
+    #[must_use]
+    pub fn start(self) -> RedisServer {
+        for _ in 0..ATTEMPTS {
+            let directory = Directory::new();
+            let port = port::free();
+            let clock = self.has_clock.then(|| Clock::new(directory.path()));
+            let is_tls = !self.tls_names.is_empty();
+            let tls = is_tls.then(|| Tls::issue(directory.path(), port::free(), &self.tls_names));
+            std::fs::write(directory.file("redis.conf"), self.lines(port, tls.as_ref()))
+                .expect("a configuration");
+            let password = self.settings.iter().rfind(|(name, _)| name == "requirepass");
+            let password = password.map(|(_, value)| value.clone());
+            // Otherwise somebody else was faster to bind a port.
+            if let Some(server) = RedisServer::launch(directory, port, password, tls, clock) {
+                return server;
+            }
+        }
+        panic!("redis-server did not start: {ATTEMPTS} ports were all taken");
+    }
+
+    fn lines(&self, port: u16, tls: Option<&Tls>) -> String {
+        let defaults = [
+            ("bind", "127.0.0.1"),
+            ("port", &port.to_string()),
+            ("unixsocket", "redis.sock"),
+            ("save", ""),
+            ("appendonly", "no"),
+            ("enable-debug-command", "yes"),
+            ("repl-diskless-sync-delay", "0"),
+        ];
+        let for_tls = tls.map(Tls::settings).into_iter().flatten();
+        let settings = defaults.map(|(name, value)| (name, value.to_owned())).into_iter().chain(for_tls);
+        let settings =
+            settings.chain(self.settings.iter().map(|(name, value)| (name.as_str(), value.clone())));
+        let mut lines = String::new();
+        for (name, value) in settings {
+            let value = if value.is_empty() { "\"\"" } else { &value };
+            writeln!(lines, "{name} {value}").expect("a string takes it");
+        }
+        lines
+    }
+}

@@ -1,0 +1,112 @@
+//! Accepts, refuses, and tells the connections how the network is.
+
+use super::Network;
+use super::connection;
+use rustix::net::{Shutdown, shutdown};
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// How the network is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Open,
+    Cut,
+    BlackHole,
+}
+
+/// The network is to be so, and whoever ordered it is told when it is.
+pub(super) struct Order {
+    pub(super) mode: Mode,
+    pub(super) done: Sender<()>,
+}
+
+pub(super) struct Listener {
+    runtime: Runtime,
+    socket: TcpListener,
+    network: Arc<Network>,
+}
+
+impl Listener {
+    pub(super) fn new(choose: impl Fn() -> u16, network: Arc<Network>) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let socket = runtime.block_on(async {
+            loop {
+                match bind(choose()).await {
+                    Ok(socket) => return socket,
+                    Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
+                    Err(e) => panic!("no port for the proxy: {e}"),
+                }
+            }
+        });
+        Listener { runtime, socket, network }
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.socket.local_addr().expect("an address").port()
+    }
+
+    /// Until nobody can give orders any more.
+    pub(super) fn run(self, mut orders: UnboundedReceiver<Order>) {
+        let port = self.port();
+        let network = self.network;
+        self.runtime.block_on(async move {
+            let mut socket = Some(self.socket);
+            loop {
+                tokio::select! {
+                    order = orders.recv() => {
+                        let Some(Order { mode, done }) = order else { return };
+                        if mode == Mode::Cut {
+                            refuse(socket.take());
+                        } else if socket.is_none() {
+                            socket = Some(bind_again(port).await);
+                        }
+                        network.mode.send_replace(mode);
+                        done.send(()).expect("whoever ordered it waits");
+                    }
+                    stream = accept(socket.as_ref()) => {
+                        network.journal.opened();
+                        tokio::spawn(connection::serve(stream, Arc::clone(&network)));
+                    }
+                }
+            }
+        });
+    }
+}
+
+async fn accept(socket: Option<&TcpListener>) -> TcpStream {
+    let Some(socket) = socket else { return std::future::pending().await };
+    loop {
+        match socket.accept().await {
+            Ok((stream, _)) => return stream,
+            // The client has left already, or there are no descriptors for the moment.
+            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    }
+}
+
+/// Closing is not enough: another thread may be starting a process, which has all descriptors until it executes its program.
+fn refuse(socket: Option<TcpListener>) {
+    if let Some(socket) = socket {
+        shutdown(&socket, Shutdown::Both).expect("a listener can be shut down");
+    }
+}
+
+async fn bind(port: u16) -> io::Result<TcpListener> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await
+}
+
+/// The port may be somebody's for a moment: whoever looks for a free one binds it to try.
+async fn bind_again(port: u16) -> TcpListener {
+    loop {
+        match bind(port).await {
+            Ok(socket) => return socket,
+            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a server's refusal, or its silence, means: an error that says what to do.
+//!
+//! The difference that matters is whether the request may have been executed. A refusal was not: whoever asked may ask again, and no
+//! lease is lost by it. Silence tells nothing: the request is sent again with the same token, until the deadline.
+
+use redis::{RedisError, ServerError, Value};
+
+use crate::error::{Error, ErrorKind};
+
+/// The server refused a command.
+pub(super) fn refused(error: &ServerError) -> Error {
+    let said = said(error.code(), error.details());
+    match error.code() {
+        "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => {
+            Error::not_yet(format!("redis does not execute commands at the moment ({said}); try again"))
+        }
+        "READONLY" => Error::unavailable(format!(
+            "redis is a read-only replica ({said}); point the URL at the master, or use redis+sentinel://"
+        )),
+        "OOM" => Error::unavailable(format!(
+            "redis is out of memory ({said}); raise its maxmemory, or free some: leases that are held go on"
+        )),
+        "MISCONF" => Error::unavailable(format!(
+            "redis can't write to its disk, and refuses changes ({said}); free its disk"
+        )),
+        "NOREPLICAS" => Error::unavailable(format!(
+            "redis has fewer replicas than its min-replicas-to-write demands ({said}); bring them back"
+        )),
+        "NOAUTH" | "WRONGPASS" | "DENIED" => {
+            let fix = "put the user and the password into the URL: redis://user:password@host";
+            Error::new(ErrorKind::Denied, format!("redis refused the connection ({said}); {fix}"))
+        }
+        "NOPERM" => Error::new(
+            ErrorKind::Denied,
+            format!("redis user lacks a permission ({said}); docs/backends/redis.md lists what it needs"),
+        ),
+        "WRONGTYPE" => Error::new(
+            ErrorKind::Protocol,
+            "a key of this name holds something else than a lock; use another name, or another `prefix` in the URL",
+        ),
+        _ if said.contains("unknown command") => Error::unsupported(format!(
+            "this server can't run what tenure needs ({said}); use Redis 6.2 or later"
+        )),
+        _ => Error::new(ErrorKind::Protocol, format!("redis answered with an error: {said}")),
+    }
+}
+
+/// A command was sent, and something else than an answer came.
+pub(super) fn of_command(error: &RedisError) -> Error {
+    match server_error(error) {
+        Some(refusal) => refused(&refusal),
+        None => {
+            Error::unanswered(format!("connection to redis broke before it answered ({error}); try again"))
+        }
+    }
+}
+
+/// A connection could not be made.
+pub(super) fn of_connecting(error: &RedisError, address: &str) -> Error {
+    if let Some(refusal) = server_error(error) {
+        return refused(&refusal);
+    }
+    match error.kind() {
+        redis::ErrorKind::AuthenticationFailed => Error::new(
+            ErrorKind::Denied,
+            format!("redis at {address} refused the user or the password of the URL"),
+        ),
+        redis::ErrorKind::RESP3NotSupported => Error::unsupported(format!(
+            "redis at {address} does not speak RESP3; use Redis 6.2 or later, or Valkey"
+        )),
+        redis::ErrorKind::InvalidClientConfig => {
+            Error::invalid(format!("redis at {address} can't be connected to like this: {error}"))
+        }
+        _ => Error::unavailable(format!("redis at {address} can't be reached ({error}); is it running?")),
+    }
+}
+
+/// The server answered something that no version of these scripts answers.
+pub(super) fn unexpected(value: &Value) -> Error {
+    Error::new(
+        ErrorKind::Protocol,
+        format!("redis answered {value:?} to a script; do clients of another version use this prefix?"),
+    )
+}
+
+/// The server's own words, when it was the server that refused.
+pub(super) fn server_error(error: &RedisError) -> Option<ServerError> {
+    let errors = error.clone().into_server_errors()?;
+    errors.first().map(|(_, error)| error.clone())
+}
+
+fn said(code: &str, details: Option<&str>) -> String {
+    match details {
+        Some(details) => format!("{code} {details}"),
+        None => code.to_owned(),
+    }
+}

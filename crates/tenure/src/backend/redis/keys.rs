@@ -1,0 +1,144 @@
+//! The keys of a name, the channel of a session, and the way back.
+//!
+//! The lock's key is the prefix and the name, and nothing else: so that a lock taken by another library on the same key and ours exclude
+//! each other (B6). The side keys stand in braces around it, which puts them into its slot on a cluster. In names `{`, `}` and `%`
+//! are encoded, and a prefix has no braces: a lock's key never has a tag of its own, and never looks like a side key.
+
+use percent_encoding::percent_decode_str;
+
+use crate::name::Name;
+use crate::owner::SessionId;
+
+/// How a glob pattern of `SCAN` quotes.
+const GLOB: [char; 6] = ['*', '?', '[', ']', '^', '\\'];
+
+/// How this domain calls things in Redis.
+#[derive(Debug)]
+pub(super) struct Keys {
+    prefix: String,
+    /// What stands before a session's id in the name of its channel.
+    channels: String,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str) -> Self {
+        Keys { prefix: prefix.to_owned(), channels: format!("{prefix}grants:") }
+    }
+
+    /// What holds the token.
+    pub(super) fn lock(&self, name: &Name) -> String {
+        self.encoded(name.as_str())
+    }
+
+    /// The side keys of a lock's key: its last fence, its queue, the beats of its waiters.
+    pub(super) fn beside(lock: &str) -> [String; 3] {
+        ["fence", "queue", "beats"].map(|what| format!("{{{lock}}}:{what}"))
+    }
+
+    pub(super) fn channels(&self) -> &str {
+        &self.channels
+    }
+
+    /// Where the grants of a session are published.
+    pub(super) fn channel(&self, session: &SessionId) -> String {
+        format!("{}{}", self.channels, session.as_str())
+    }
+
+    /// The name whose lock has this key; `None` when no lock of this domain does.
+    pub(super) fn name(&self, lock: &str) -> Option<Name> {
+        let encoded = lock.strip_prefix(&self.prefix)?;
+        let name = percent_decode_str(encoded).decode_utf8().ok()?;
+        // What we would have written differently is not ours.
+        Name::new(&name).ok().filter(|name| self.lock(name) == lock)
+    }
+
+    /// The name whose queue has this key.
+    pub(super) fn name_of_queue(&self, queue: &str) -> Option<Name> {
+        self.name(queue.strip_prefix('{')?.strip_suffix("}:queue")?)
+    }
+
+    /// Patterns for the keys of locks, and for those of queues, whose names start with `prefix`.
+    pub(super) fn patterns(&self, prefix: &str) -> [String; 2] {
+        let mut quoted = String::new();
+        for c in self.encoded(prefix).chars() {
+            if GLOB.contains(&c) {
+                quoted.push('\\');
+            }
+            quoted.push(c);
+        }
+        [format!("{quoted}*"), format!("{{{quoted}*}}:queue")]
+    }
+
+    fn encoded(&self, name: &str) -> String {
+        let mut key = String::with_capacity(self.prefix.len() + name.len());
+        key.push_str(&self.prefix);
+        for c in name.chars() {
+            // Everything else stays readable, whatever its alphabet.
+            match c {
+                '{' => key.push_str("%7B"),
+                '}' => key.push_str("%7D"),
+                '%' => key.push_str("%25"),
+                _ => key.push(c),
+            }
+        }
+        key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    // R2.8, R0.7
+    #[test]
+    fn the_keys_are_these() {
+        let keys = Keys::new("tenure:");
+        let lock = keys.lock(&name("orders/42"));
+        assert_eq!(lock, "tenure:orders/42");
+        assert_eq!(
+            Keys::beside(&lock),
+            ["{tenure:orders/42}:fence", "{tenure:orders/42}:queue", "{tenure:orders/42}:beats"]
+        );
+        assert_eq!(
+            keys.channel(&SessionId::parse("0123456789abcdef").unwrap()),
+            "tenure:grants:0123456789abcdef"
+        );
+    }
+
+    #[test]
+    fn a_name_comes_back_and_no_two_share_a_key() {
+        let keys = Keys::new("tenure:");
+        let mut locks = std::collections::HashSet::new();
+        for text in
+            ["a", "{a}", "a}:queue", "{a", "%7Ba", "100%", "ü ñ\n\0", "{}", "}{", "tenure:a", "a:fence"]
+        {
+            let lock = keys.lock(&name(text));
+            assert!(!lock.contains(['{', '}']), "{lock} has a tag of its own");
+            assert_eq!(keys.name(&lock), Some(name(text)));
+            assert_eq!(keys.name_of_queue(&Keys::beside(&lock)[1]), Some(name(text)));
+            assert!(locks.insert(lock.clone()), "{lock} twice");
+        }
+    }
+
+    // B6
+    #[test]
+    fn what_others_wrote_is_no_name_of_ours() {
+        let keys = Keys::new("");
+        assert_eq!(keys.name("orders/42"), Some(name("orders/42")), "a lock of another library is a lock");
+        for other in ["{orders/42}:fence", "%7b", "100%", "", "a{b}"] {
+            assert_eq!(keys.name(other), None, "{other}");
+        }
+        assert_eq!(Keys::new("tenure:").name("other:a"), None);
+    }
+
+    #[test]
+    fn patterns_match_what_they_say() {
+        let [locks, queues] = Keys::new("a*:").patterns("b[1]?");
+        assert_eq!(locks, "a\\*:b\\[1\\]\\?*");
+        assert_eq!(queues, "{a\\*:b\\[1\\]\\?*}:queue");
+    }
+}

@@ -1,0 +1,268 @@
+//! The connection for commands, and the supervisor that keeps it.
+//!
+//! The driver's own reconnection is not used: it mixes up replies, and lets commands hang while it reconnects. Here a connection is
+//! used until it breaks, then dropped with all that was under way on it, and a new one is made; a heartbeat finds the one that is
+//! silent. A command that comes between a break and the first failed attempt waits for the new connection; after that it fails at
+//! once, until a connection stands again. The attempts never end, and never come at the same time from all clients.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, PushInfo, PushKind};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+
+use super::connect::Connector;
+use super::fault;
+use super::server::Server;
+use crate::backoff::Backoff;
+use crate::error::Error;
+
+/// A connection that breaks sooner than this is not replaced at once.
+const SHORT_LIFE: Duration = Duration::from_millis(20);
+
+/// A connection that stands.
+#[derive(Clone)]
+pub(super) struct Line {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) server: Arc<Server>,
+    /// Rung when it breaks, or when it is not to be used any longer. Each connection has its own: an old one may break late.
+    bell: Arc<Notify>,
+}
+
+#[derive(Clone)]
+enum State {
+    Up(Line),
+    /// It broke just now, and nothing is known yet.
+    Connecting,
+    /// It can't be made, for this reason.
+    Down(Error),
+    /// The supervisor went down with its runtime.
+    Orphaned,
+}
+
+/// What happens around a connection. Called from inside the driver: it never blocks.
+pub(super) trait Listener: Send + Sync + 'static {
+    /// The server said something unasked.
+    fn heard(&self, push: PushInfo);
+
+    /// There is a connection. What was armed on the one before, and what it would have told, is gone.
+    fn connected(&self, server: &Arc<Server>);
+}
+
+pub(super) struct Link {
+    connector: Arc<Connector>,
+    listener: Arc<dyn Listener>,
+    state: watch::Sender<State>,
+    /// Counts connections.
+    number: AtomicU64,
+}
+
+impl Link {
+    /// Connects for the first time.
+    pub(super) async fn open(
+        connector: Arc<Connector>,
+        listener: Arc<dyn Listener>,
+    ) -> Result<Arc<Self>, Error> {
+        let line = connect(&connector, &listener).await?;
+        let link = Arc::new(Link {
+            connector,
+            listener,
+            state: watch::Sender::new(State::Up(line.clone())),
+            number: AtomicU64::new(1),
+        });
+        link.listener.connected(&line.server);
+        link.supervise(Some(line));
+        Ok(link)
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number.load(Ordering::Acquire)
+    }
+
+    /// The connection, once it stands; an error at once when it is known that it does not.
+    pub(super) async fn line(&self) -> Result<Line, Error> {
+        if let State::Up(line) = &*self.state.borrow() {
+            return Ok(line.clone());
+        }
+        let mut state = self.state.subscribe();
+        loop {
+            match &*state.borrow_and_update() {
+                State::Up(line) => return Ok(line.clone()),
+                State::Down(error) => return Err(error.clone()),
+                State::Connecting | State::Orphaned => {}
+            }
+            drop(state.changed().await);
+        }
+    }
+
+    /// Starts another supervisor, on this runtime, where the one before went down with its own.
+    pub(super) fn revive(self: &Arc<Self>) {
+        let is_orphaned = |state: &mut State| {
+            let is_orphaned = matches!(state, State::Orphaned);
+            if is_orphaned {
+                *state = State::Connecting;
+            }
+            is_orphaned
+        };
+        if matches!(*self.state.borrow(), State::Orphaned) && self.state.send_if_modified(is_orphaned) {
+            self.supervise(None);
+        }
+    }
+
+    /// Drops the connection: the server is not, or no longer, the one to use.
+    pub(super) fn replace(&self) {
+        self.ring();
+    }
+
+    fn ring(&self) {
+        if let State::Up(line) = &*self.state.borrow() {
+            line.bell.notify_one();
+        }
+    }
+
+    fn supervise(self: &Arc<Self>, line: Option<Line>) {
+        let supervisor = Supervisor { link: Arc::downgrade(self), has_ended: false };
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(supervisor.run(line))),
+            Err(_) => drop(supervisor),
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.ring();
+    }
+}
+
+/// Keeps the connection of a link, and ends with it.
+struct Supervisor {
+    link: Weak<Link>,
+    has_ended: bool,
+}
+
+impl Supervisor {
+    async fn run(mut self, mut line: Option<Line>) {
+        let mut pace = Pace::new();
+        loop {
+            let Some(link) = self.link.upgrade() else { break };
+            let connector = Arc::clone(&link.connector);
+            let Some(standing) = line.take() else {
+                match connect(&connector, &link.listener).await {
+                    Ok(new) => {
+                        link.number.fetch_add(1, Ordering::AcqRel);
+                        link.state.send_replace(State::Up(new.clone()));
+                        link.listener.connected(&new.server);
+                        line = Some(new);
+                    }
+                    Err(error) => {
+                        tracing::debug!(target: "tenure", %error, "redis can't be reached");
+                        link.state.send_replace(State::Down(error));
+                        drop(link);
+                        pace.rest().await;
+                    }
+                }
+                continue;
+            };
+            drop(link);
+            pace.begin();
+            let Line { connection, bell, .. } = standing;
+            let is_wanted = || self.link.strong_count() > 0;
+            if watch_over(connection, &bell, connector.timeout / 2, is_wanted).await == Ended::Unwanted {
+                break;
+            }
+            let Some(link) = self.link.upgrade() else { break };
+            link.state.send_replace(State::Connecting);
+            drop(link);
+            pace.rest_if_short().await;
+        }
+        self.has_ended = true;
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        if !self.has_ended
+            && let Some(link) = self.link.upgrade()
+        {
+            link.state.send_replace(State::Orphaned);
+        }
+    }
+}
+
+/// Connects, and prepares the connection for commands.
+async fn connect(connector: &Connector, listener: &Arc<dyn Listener>) -> Result<Line, Error> {
+    let bell = Arc::new(Notify::new());
+    let (listener, rung) = (Arc::clone(listener), Arc::clone(&bell));
+    let mut connection = connector
+        .connect(move |push| match push.kind {
+            PushKind::Disconnection => rung.notify_one(),
+            _ => listener.heard(push),
+        })
+        .await?;
+    let server = Arc::new(connector.prepare(&mut connection).await?);
+    Ok(Line { connection, server, bell })
+}
+
+/// The pauses between attempts to connect. A connection that broke is replaced at once, unless it broke at once.
+pub(super) struct Pace {
+    backoff: Backoff,
+    since: Instant,
+}
+
+impl Pace {
+    pub(super) fn new() -> Self {
+        Pace { backoff: Backoff::new(), since: Instant::now() }
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.since = Instant::now();
+    }
+
+    pub(super) async fn rest(&mut self) {
+        tokio::time::sleep(self.backoff.pause()).await;
+    }
+
+    pub(super) async fn rest_if_short(&mut self) {
+        if self.since.elapsed() < SHORT_LIFE {
+            self.rest().await;
+        } else {
+            self.backoff = Backoff::new();
+        }
+    }
+}
+
+/// Why a connection is not watched over any more.
+#[derive(PartialEq, Eq)]
+pub(super) enum Ended {
+    Broken,
+    Unwanted,
+}
+
+/// Returns when the connection is broken, or silent for twice `half`, or not wanted any longer. An error is a sign of life too.
+pub(super) async fn watch_over(
+    mut connection: MultiplexedConnection,
+    bell: &Notify,
+    half: Duration,
+    is_wanted: impl Fn() -> bool,
+) -> Ended {
+    let mut ping = Cmd::new();
+    ping.arg("PING");
+    loop {
+        let is_rung = tokio::time::timeout(half, bell.notified()).await.is_ok();
+        if !is_wanted() {
+            return Ended::Unwanted;
+        }
+        if is_rung {
+            return Ended::Broken;
+        }
+        match tokio::time::timeout(half, connection.send_packed_command(&ping)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) if fault::server_error(&error).is_some() => {}
+            _ => return Ended::Broken,
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! One server of Redis or Valkey: every operation is one script, and one round trip.
+//!
+//! The scripts are the transitions of [`record`](crate::record) in Lua. This side sends them, tells what an answer or a silence means,
+//! and listens: for grants, on the session's channel ([`subscription`]), and for changes to the keys of held leases, on the
+//! connection of the commands ([`link`]). What it hears is a reason to verify, never a verdict.
+
+mod connect;
+mod fault;
+mod keys;
+mod link;
+mod scan;
+mod script;
+mod server;
+mod subscription;
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use redis::{Cmd, PushInfo, PushKind, RedisError, ServerError, Value};
+
+use self::connect::Connector;
+use self::keys::Keys;
+use self::link::{Line, Link, Listener};
+use self::script::Call;
+use self::server::Server;
+use self::subscription::Subscription;
+use super::{Answer, Backend, Capability, Pending, Sink};
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::name::Name;
+use crate::owner::Session;
+use crate::record::{Op, Reply};
+use crate::url::RedisUrl;
+
+/// How old a lease gets before its key is tracked: short ones pay nothing.
+const TRACKED_AFTER: Duration = Duration::from_millis(10);
+
+/// One client of a server.
+pub(crate) struct Redis(Arc<Client>);
+
+struct Client {
+    session: Session,
+    clock: Clock,
+    ear: Arc<Ear>,
+    link: Arc<Link>,
+    /// The server's clock, less ours, in µs, as the last answer showed it; `MIN` before there was one.
+    offset: AtomicI64,
+    /// Why grants can't be published.
+    unheard: OnceLock<String>,
+}
+
+impl Redis {
+    /// Connects to the server that the URL names.
+    pub(crate) fn open(
+        url: &RedisUrl,
+        timeout: Option<Duration>,
+        clock: &Clock,
+        sink: Weak<dyn Sink>,
+    ) -> Pending<Arc<dyn Backend>> {
+        let connector = match Connector::new(url, timeout) {
+            Ok(connector) => Arc::new(connector),
+            Err(error) => return Pending::now(Err(error)),
+        };
+        let (session, keys, clock) = (Session::random(), Arc::new(Keys::new(url.prefix())), clock.clone());
+        let (theirs, ours) = (Arc::clone(&connector), Arc::clone(&keys));
+        let subscription = Subscription::new(theirs, ours, session.id(), sink.clone());
+        let ear = Arc::new(Ear { keys, sink, subscription, server: Mutex::new(None) });
+        Pending::Later(Box::pin(async move {
+            let listener: Arc<dyn Listener> = Arc::clone(&ear) as _;
+            let link = Link::open(connector, listener).await?;
+            let (offset, unheard) = (AtomicI64::new(i64::MIN), OnceLock::new());
+            let client = Client { session, clock, ear, link, offset, unheard };
+            Ok(Arc::new(Redis(Arc::new(client))) as Arc<dyn Backend>)
+        }))
+    }
+
+    /// Whether this process is the one that connected. A forked child would share its socket, and its tokens.
+    fn check_process(&self) -> Result<(), Error> {
+        if self.0.session.pid == std::process::id() {
+            return Ok(());
+        }
+        Err(Error::unavailable("domain was opened before a fork; open it again in this process"))
+    }
+
+    fn server(&self) -> Option<Arc<Server>> {
+        self.0.ear.server()
+    }
+}
+
+impl Backend for Redis {
+    fn session(&self) -> &Session {
+        &self.0.session
+    }
+
+    fn server_now(&self) -> Option<u64> {
+        let offset = self.0.offset.load(Ordering::Relaxed);
+        (offset != i64::MIN).then(|| self.0.clock.now().as_micros().wrapping_add_signed(offset))
+    }
+
+    fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {
+        if let Err(error) = self.check_process() {
+            return Pending::now(Err(error));
+        }
+        let client = Arc::clone(&self.0);
+        let ends_anothers_lease = matches!(op, Op::TakeOver { .. } | Op::Break { .. });
+        let (call, name) = (Call::new(&client.ear.keys, name, op), name.clone());
+        Pending::Later(Box::pin(async move {
+            let answer = client.execute(&call).await?;
+            if let Reply::Waiting { .. } = answer.reply {
+                client.ear.subscription.want(&name);
+            }
+            // The server tells everyone but us of our own changes.
+            if ends_anothers_lease && let Some(sink) = client.ear.sink.upgrade() {
+                sink.doubt(&name);
+            }
+            Ok(answer)
+        }))
+    }
+
+    fn list(&self, prefix: &str) -> Pending<Vec<Name>> {
+        if let Err(error) = self.check_process() {
+            return Pending::now(Err(error));
+        }
+        let (client, prefix) = (Arc::clone(&self.0), prefix.to_owned());
+        Pending::Later(Box::pin(async move {
+            client.link.revive();
+            let line = client.link.line().await?;
+            scan::names(line.connection, &client.ear.keys, &prefix).await
+        }))
+    }
+
+    fn polls(&self) -> bool {
+        !self.0.ear.subscription.stands()
+    }
+
+    fn connection(&self) -> u64 {
+        self.0.link.number()
+    }
+
+    fn verifies_after(&self) -> Option<Duration> {
+        let is_told = self.server().is_some_and(|server| server.tracking_refused.is_none());
+        is_told.then_some(TRACKED_AFTER)
+    }
+
+    fn capabilities(&self) -> &'static [Capability] {
+        use Capability::{Detach, Fifo, Force, List, LossPush};
+        match self.verifies_after() {
+            Some(_) => &[Fifo, List, Detach, Force, LossPush],
+            None => &[Fifo, List, Detach, Force],
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.server().map(|server| server.warnings()).unwrap_or_default();
+        if let Some(error) = self.0.ear.subscription.refusal() {
+            warnings.push(format!("waiters can't be told of their turn, and ask again and again: {error}"));
+        }
+        if let Some(why) = self.0.unheard.get() {
+            warnings.push(format!(
+                "waiters can't be told of their turn ({why}); allow PUBLISH to channels of the prefix"
+            ));
+        }
+        warnings
+    }
+}
+
+impl Client {
+    /// Calls a script, which the server may not know any more.
+    async fn execute(&self, call: &Call) -> Result<Answer, Error> {
+        self.link.revive();
+        let mut line = self.link.line().await?;
+        let has_flags = line.server.knows_flags();
+        let mut value = send(&mut line, &call.by_hash(has_flags), call.is_tracked).await;
+        if matches!(&value, Ok(Value::ServerError(error)) if error.code() == "NOSCRIPT") {
+            value = send(&mut line, &call.whole(has_flags), call.is_tracked).await;
+        }
+        match value {
+            Ok(Value::ServerError(refusal)) => Err(self.refused(&refusal)),
+            Ok(value) => self.answered(value),
+            Err(error) => Err(fault::of_command(&error)),
+        }
+    }
+
+    fn refused(&self, refusal: &ServerError) -> Error {
+        if refusal.code() == "READONLY" {
+            // It is not the master any more; who is, the next connection will tell.
+            self.link.replace();
+        }
+        fault::refused(refusal)
+    }
+
+    fn answered(&self, value: Value) -> Result<Answer, Error> {
+        let (answer, unheard) = script::answer(value)?;
+        let now = self.clock.now().as_micros();
+        self.offset.store(answer.server.wrapping_sub(now).cast_signed(), Ordering::Relaxed);
+        if let Some(why) = unheard
+            && self.unheard.get().is_none()
+        {
+            tracing::warn!(target: "tenure", %why, "redis does not let waiters be told of their turn");
+            self.unheard.get_or_init(|| why);
+        }
+        Ok(answer)
+    }
+}
+
+/// Sends a command; the server tells of changes to the key of one that is tracked.
+async fn send(line: &mut Line, command: &Cmd, is_tracked: bool) -> Result<Value, RedisError> {
+    if !is_tracked || line.server.tracking_refused.is_some() {
+        return line.connection.send_packed_command(command).await;
+    }
+    let mut both = redis::Pipeline::with_capacity(2);
+    both.cmd("CLIENT").arg("CACHING").arg("YES");
+    both.add_command(command.clone());
+    let mut answers = line.connection.send_packed_commands(&both, 0, 2).await?;
+    Ok(answers.pop().unwrap_or(Value::Nil))
+}
+
+/// What is heard on the connection of the commands.
+struct Ear {
+    keys: Arc<Keys>,
+    sink: Weak<dyn Sink>,
+    subscription: Arc<Subscription>,
+    /// The server that was last connected to.
+    server: Mutex<Option<Arc<Server>>>,
+}
+
+impl Ear {
+    fn server(&self) -> Option<Arc<Server>> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Listener for Ear {
+    fn heard(&self, push: PushInfo) {
+        if push.kind != PushKind::Invalidate {
+            return;
+        }
+        let Some(sink) = self.sink.upgrade() else { return };
+        match &push.data[..] {
+            [Value::Array(keys)] => {
+                for key in keys {
+                    if let Value::BulkString(key) = key
+                        && let Some(name) = std::str::from_utf8(key).ok().and_then(|key| self.keys.name(key))
+                    {
+                        sink.doubt(&name);
+                    }
+                }
+            }
+            // Everything was flushed.
+            _ => sink.doubt_all(),
+        }
+    }
+
+    fn connected(&self, server: &Arc<Server>) {
+        let before = self.server.lock().unwrap_or_else(PoisonError::into_inner).replace(Arc::clone(server));
+        match before {
+            None => {
+                tracing::debug!(target: "tenure", server = server.description(), "connected to redis");
+                for warning in server.warnings() {
+                    tracing::warn!(target: "tenure", "{warning}");
+                }
+            }
+            Some(before) => {
+                tracing::info!(target: "tenure", server = server.description(), "connected to redis again");
+                if !server.is(&before) {
+                    self.subscription.renew();
+                }
+                if let Some(sink) = self.sink.upgrade() {
+                    sink.doubt_all();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The names in use, by looking through the keys. Redis scans in steps, so others are not held up, however many keys there are.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+
+use super::fault;
+use super::keys::Keys;
+use crate::error::Error;
+use crate::name::{Name, NameMap};
+
+/// How many keys the server looks at in one step.
+const STEP: usize = 1_000;
+
+/// The names that are held or waited for, and start with `prefix`.
+pub(super) async fn names(
+    mut connection: MultiplexedConnection,
+    keys: &Keys,
+    prefix: &str,
+) -> Result<Vec<Name>, Error> {
+    let [locks, queues] = keys.patterns(prefix);
+    let mut names = NameMap::default();
+    // A key may be shown twice.
+    for key in scan(&mut connection, &locks, "string").await? {
+        names.extend(keys.name(&key).map(|name| (name, ())));
+    }
+    for key in scan(&mut connection, &queues, "zset").await? {
+        names.extend(keys.name_of_queue(&key).map(|name| (name, ())));
+    }
+    Ok(names.into_keys().collect())
+}
+
+async fn scan(
+    connection: &mut MultiplexedConnection,
+    pattern: &str,
+    kind: &str,
+) -> Result<Vec<String>, Error> {
+    let (mut found, mut cursor) = (Vec::new(), b"0".to_vec());
+    loop {
+        let mut step = Cmd::new();
+        step.arg("SCAN").arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(STEP).arg("TYPE").arg(kind);
+        let answer = match connection.send_packed_command(&step).await {
+            Ok(Value::ServerError(refusal)) => return Err(fault::refused(&refusal)),
+            Ok(answer) => answer,
+            Err(error) => return Err(fault::of_command(&error)),
+        };
+        let Value::Array(parts) = &answer else { return Err(fault::unexpected(&answer)) };
+        let [Value::BulkString(next), Value::Array(keys)] = &parts[..] else {
+            return Err(fault::unexpected(&answer));
+        };
+        // What is not UTF-8 is no key of ours.
+        found.extend(keys.iter().filter_map(|key| match key {
+            Value::BulkString(key) => String::from_utf8(key.clone()).ok(),
+            _ => None,
+        }));
+        if next == b"0" {
+            return Ok(found);
+        }
+        cursor = next.clone();
+    }
+}

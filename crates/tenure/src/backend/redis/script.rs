@@ -1,0 +1,260 @@
+//! One operation, as a call of its script; and what the script answered.
+//!
+//! Scripts are called by their hash, and sent whole when the server does not know them: after a restart, a failover or a `SCRIPT FLUSH`.
+//! Servers from 7.0 on get a first line that names a script's flags: without it, a script on a read-only replica may read before it is
+//! refused, and answer a false "not held"; with it, release and renewal go on when the server is out of memory.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use super::fault;
+use super::keys::Keys;
+use crate::backend::Answer;
+use crate::error::Error;
+use crate::name::Name;
+use crate::owner::Token;
+use crate::record::{Holding, Op, Reply, Wait};
+
+/// The same script for servers that know flags, and for those that don't.
+struct Scripts {
+    flagged: Script,
+    plain: Script,
+}
+
+struct Script {
+    code: &'static str,
+    hash: String,
+}
+
+impl Script {
+    fn new(code: &'static str) -> Self {
+        Script { code, hash: redis::Script::new(code).get_hash().to_owned() }
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident = $flags:literal, $($file:literal),+;)*) => {
+        $(
+            static $name: LazyLock<Scripts> = LazyLock::new(|| Scripts {
+                flagged: Script::new(concat!("#!lua", $flags, "\n", $(include_str!(concat!("scripts/", $file))),+)),
+                plain: Script::new(concat!($(include_str!(concat!("scripts/", $file))),+)),
+            });
+        )*
+    };
+}
+
+scripts! {
+    ACQUIRE = "", "record.lua", "acquire.lua";
+    RENEW = " flags=allow-oom", "renew.lua";
+    RELEASE = " flags=allow-oom", "record.lua", "release.lua";
+    LEAVE = " flags=allow-oom", "record.lua", "leave.lua";
+    ADOPT = "", "record.lua", "adopt.lua";
+    TAKE_OVER = "", "record.lua", "take_over.lua";
+    BREAK = " flags=allow-oom", "record.lua", "break.lua";
+    INSPECT = " flags=no-writes", "inspect.lua";
+}
+
+/// An operation on a name, ready to be sent.
+pub(super) struct Call {
+    script: &'static Scripts,
+    /// The number of keys, and all that follows.
+    words: Vec<Word>,
+    /// Its key is to be tracked.
+    pub(super) is_tracked: bool,
+}
+
+enum Word {
+    Text(String),
+    Token(Token),
+    Number(u64),
+    Static(&'static str),
+}
+
+impl Call {
+    pub(super) fn new(keys: &Keys, name: &Name, op: Op) -> Self {
+        let lock = keys.lock(name);
+        let is_tracked = matches!(op, Op::Renew { .. });
+        let (script, mut words) = match &op {
+            Op::Renew { .. } | Op::Detach { .. } => (&RENEW, vec![Word::Number(1)]),
+            _ => {
+                let beside = Keys::beside(&lock).map(Word::Text);
+                let mut words = Vec::with_capacity(14);
+                words.extend([Word::Number(4), Word::Text(lock.clone())]);
+                words.extend(beside);
+                words.push(Word::Text(keys.channels().to_owned()));
+                let script = match &op {
+                    Op::Acquire { .. } => &ACQUIRE,
+                    Op::Release { .. } => &RELEASE,
+                    Op::Leave { .. } => &LEAVE,
+                    Op::Adopt { .. } => &ADOPT,
+                    Op::TakeOver { .. } => &TAKE_OVER,
+                    Op::Break { .. } => &BREAK,
+                    _ => &INSPECT,
+                };
+                (script, words)
+            }
+        };
+        match op {
+            Op::Acquire { token, ttl, wait, polls, floor, not_after } => words.extend([
+                Word::Token(token),
+                millis(ttl),
+                match wait {
+                    Wait::No => Word::Static("no"),
+                    Wait::Join => Word::Static("join"),
+                    Wait::Keep { place } => Word::Number(place),
+                },
+                Word::Number(u64::from(polls)),
+                Word::Number(floor),
+                Word::Number(not_after),
+            ]),
+            Op::Renew { token, ttl } | Op::Detach { token, ttl } => {
+                words.extend([Word::Text(lock), Word::Token(token), millis(ttl)]);
+            }
+            Op::Release { token, used } => words.extend([Word::Token(token), Word::Number(used)]),
+            Op::Leave { token } => words.push(Word::Token(token)),
+            Op::Adopt { from, token, ttl, floor, not_after } => words.extend([
+                Word::Token(from),
+                Word::Token(token),
+                millis(ttl),
+                Word::Number(floor),
+                Word::Number(not_after),
+            ]),
+            Op::TakeOver { token, ttl, floor, not_after } => {
+                words.extend([Word::Token(token), millis(ttl), Word::Number(floor), Word::Number(not_after)]);
+            }
+            Op::Break { token, fence } => words.extend([Word::Token(token), Word::Number(fence)]),
+            Op::Inspect | Op::Death { .. } => {}
+        }
+        Call { script, words, is_tracked }
+    }
+
+    /// The command that calls the script by its hash.
+    pub(super) fn by_hash(&self, has_flags: bool) -> Cmd {
+        let mut cmd = Cmd::with_capacity(self.words.len() + 2, 512);
+        cmd.arg("EVALSHA").arg(&self.script(has_flags).hash);
+        self.finish(cmd)
+    }
+
+    /// The command that sends the script itself, which the server then knows.
+    pub(super) fn whole(&self, has_flags: bool) -> Cmd {
+        let mut cmd = Cmd::new();
+        cmd.arg("EVAL").arg(self.script(has_flags).code);
+        self.finish(cmd)
+    }
+
+    fn script(&self, has_flags: bool) -> &Script {
+        if has_flags { &self.script.flagged } else { &self.script.plain }
+    }
+
+    fn finish(&self, mut cmd: Cmd) -> Cmd {
+        for word in &self.words {
+            match word {
+                Word::Text(text) => cmd.arg(text),
+                Word::Token(token) => cmd.arg(token.as_str()),
+                Word::Number(number) => cmd.arg(number),
+                Word::Static(text) => cmd.arg(text),
+            };
+        }
+        cmd
+    }
+}
+
+/// Whole milliseconds, rounded up: a store never ends a lease before its client's deadline (I2).
+fn millis(ttl: Duration) -> Word {
+    Word::Number(u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX / 2))
+}
+
+/// What a script answered; and why a grant could not be published, if one could not.
+pub(super) fn answer(value: Value) -> Result<(Answer, Option<String>), Error> {
+    let Value::Array(parts) = value else {
+        return Err(fault::unexpected(&value));
+    };
+    let mut parts = Parts(parts.into_iter());
+    let server = parts.number()?;
+    let reply = match &*parts.text()? {
+        "granted" => Reply::Granted { fence: parts.number()? },
+        "done" => Reply::Done,
+        "late" => Reply::TooLate,
+        "not_held" => Reply::NotHeld { holder: parts.token()? },
+        "waiting" => {
+            let (place, ahead) = (parts.number()?, parts.number()?);
+            Reply::Waiting { place, ahead: ahead.try_into().unwrap_or(usize::MAX), holding: parts.holding()? }
+        }
+        "busy" => {
+            let waiters = parts.number()?.try_into().unwrap_or(usize::MAX);
+            Reply::Busy { waiters, holding: parts.holding()? }
+        }
+        "seen" => {
+            let holder = parts.token()?;
+            let (fence, left) = (parts.number()?, parts.left()?);
+            let holding = holder.map(|token| Holding { token, fence, left });
+            Reply::Seen { holding, waiters: parts.tokens()? }
+        }
+        other => return Err(fault::unexpected(&Value::SimpleString(other.to_owned()))),
+    };
+    let unheard = parts.text().ok();
+    Ok((Answer { reply, server }, unheard))
+}
+
+/// The elements of an answer, in order.
+struct Parts(std::vec::IntoIter<Value>);
+
+impl Parts {
+    fn number(&mut self) -> Result<u64, Error> {
+        match self.0.next() {
+            Some(Value::Int(number)) if number >= 0 => Ok(number.cast_unsigned()),
+            other => Err(fault::unexpected(&other.unwrap_or(Value::Nil))),
+        }
+    }
+
+    fn text(&mut self) -> Result<String, Error> {
+        match self.0.next() {
+            Some(Value::BulkString(bytes)) => Ok(text(bytes)),
+            Some(Value::SimpleString(text)) => Ok(text),
+            other => Err(fault::unexpected(&other.unwrap_or(Value::Nil))),
+        }
+    }
+
+    fn token(&mut self) -> Result<Option<Token>, Error> {
+        match self.0.next() {
+            Some(Value::Nil) => Ok(None),
+            Some(token) => token_from(token).map(Some),
+            None => Err(fault::unexpected(&Value::Nil)),
+        }
+    }
+
+    fn tokens(&mut self) -> Result<Vec<Token>, Error> {
+        match self.0.next() {
+            Some(Value::Array(tokens)) => tokens.into_iter().map(token_from).collect(),
+            other => Err(fault::unexpected(&other.unwrap_or(Value::Nil))),
+        }
+    }
+
+    /// What `PTTL` said: a key without expiry was written by someone else, and lasts for ever.
+    fn left(&mut self) -> Result<Duration, Error> {
+        match self.0.next() {
+            Some(Value::Int(-1)) => Ok(Duration::MAX),
+            Some(Value::Int(millis)) => Ok(Duration::from_millis(millis.max(0).cast_unsigned())),
+            other => Err(fault::unexpected(&other.unwrap_or(Value::Nil))),
+        }
+    }
+
+    fn holding(&mut self) -> Result<Holding, Error> {
+        let token = self.token()?.ok_or_else(|| fault::unexpected(&Value::Nil))?;
+        Ok(Holding { token, fence: self.number()?, left: self.left()? })
+    }
+}
+
+fn token_from(value: Value) -> Result<Token, Error> {
+    match value {
+        Value::BulkString(bytes) => Ok(Token::from_store(&text(bytes))),
+        other => Err(fault::unexpected(&other)),
+    }
+}
+
+/// Tokens of other libraries may be any bytes.
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}

@@ -1,0 +1,15 @@
+-- Replaces the token of a lease, under a new fence. A repeated one extends.
+--
+-- ARGV  2: the token that holds it · 3: the new token · 4: ttl (ms) · 5: the highest fence that the client has seen
+--       6: refused when executed later than this (µs)
+-- Returns  granted, fence · not_held, holder or nil · late
+
+local from, token, ttl = ARGV[2], ARGV[3], tonumber(ARGV[4])
+local floor, not_after = tonumber(ARGV[5]), tonumber(ARGV[6])
+
+if now > not_after then return { now, 'late' } end
+local holder = call('GET', LOCK)
+if holder == token then return extend(ttl, floor) end
+if holder ~= from then return { now, 'not_held', holder or settle(), unheard } end
+dequeue(token)
+return grant(token, ttl, floor)

@@ -1,0 +1,120 @@
+-- What the operations on a name are made of: the Lua side of src/record/transitions.rs. It stands before each of them.
+--
+-- KEYS  lock: the holder's token, with PX · fence: the last fence that is used or reserved
+--       queue: waiter's token -> place · beats: waiter's token -> "last beat (µs), ttl (ms), whether it polls (0, 1)"
+-- ARGV  1: what stands before a session's id in the name of its channel; the rest is said by each operation
+-- Every script returns the server's time (µs) first, then a word, then what belongs to it. Where a grant could not be
+-- published, the reason is the last element.
+
+local LOCK, FENCE, QUEUE, BEATS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local CHANNELS = ARGV[1]
+local RANGE, PROBATION, LAPSE, TWO_BEATS = 64, 1000, 1500000, 800000
+local FENCE_LIFE, QUEUE_LIFE = 86400000, 30000
+
+local call = redis.call
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+local unheard
+
+local function last_fence()
+  return tonumber(call('GET', FENCE) or 0)
+end
+
+-- Where the holder's range starts.
+local function start_of(last)
+  return math.max(last - RANGE + 1, 0)
+end
+
+local function set_last(last)
+  call('SET', FENCE, last, 'PX', FENCE_LIFE)
+end
+
+-- The next range of fences, above all that was given and above the client's floor.
+local function reserve(last, floor)
+  local fence = math.max(now, last + 1, floor + 1)
+  set_last(fence + RANGE - 1)
+  return fence
+end
+
+local function grant(token, ttl, floor)
+  call('SET', LOCK, token, 'PX', ttl)
+  return { now, 'granted', reserve(last_fence(), floor) }
+end
+
+-- The holder's own lease: never shorter than it was.
+local function extend(ttl, floor)
+  if call('PTTL', LOCK) < ttl then call('PEXPIRE', LOCK, ttl) end
+  local last = last_fence()
+  local start = start_of(last)
+  return { now, 'granted', floor < start and start or reserve(last, floor) }
+end
+
+-- Takes a waiter out of the queue.
+local function dequeue(token)
+  if call('ZREM', QUEUE, token) == 1 then call('HDEL', BEATS, token) end
+end
+
+-- After an expiry, a living waiter has beaten since the last grant, unless that is too young to tell, or from the future.
+local function silence_allowed_after_expiry(last)
+  local since_last_grant = now - start_of(last)
+  if since_last_grant < TWO_BEATS then return LAPSE end
+  return math.min(LAPSE, since_last_grant)
+end
+
+-- Tells a waiter of its grant; whether it can be taken for alive.
+local function publish(token, fence, term, polls)
+  local message = string.format('%.0f %.0f %d %s %s', fence, now, term, token, LOCK)
+  local heard = redis.pcall('PUBLISH', CHANNELS .. string.sub(token, 34, 49), message)
+  if type(heard) == 'table' then
+    unheard = heard.err
+    return true
+  end
+  return polls or heard > 0
+end
+
+-- Gives a free name to the first waiter that was silent for no longer than is allowed; whoever can't be told, and does not poll, is
+-- dead, and the next one is tried. `last` is the last fence where it is known; the one who asks is left in the queue if it is first.
+-- Returns who holds the name then, or false, and whether that reserved fences.
+local function settle(last, silence, asker)
+  local is_reserved = false
+  while true do
+    local first = call('ZRANGE', QUEUE, 0, 0)[1]
+    if not first then break end
+    last = last or last_fence()
+    silence = silence or silence_allowed_after_expiry(last)
+    local beat, ttl, polls = string.match(call('HGET', BEATS, first) or '0 0 0', '(%d+) (%d+) (%d)')
+    local is_alive = now - beat <= silence
+    if is_alive and first == asker then return false, false end
+    dequeue(first)
+    if is_alive then
+      local fence, term = math.max(now, last + 1), math.min(ttl, PROBATION)
+      last, is_reserved, silence, asker = fence + RANGE - 1, true, LAPSE, nil
+      if publish(first, fence, term, polls == '1') then
+        call('SET', LOCK, first, 'PX', term)
+        set_last(last)
+        return first, true
+      end
+    end
+  end
+  if is_reserved then set_last(last) end
+  return false, is_reserved
+end
+
+-- The lease is given up by its holder or for it, with its last fence: the next waiter's turn. Whether that reserved fences.
+local function vacate(last)
+  local next_holder, is_reserved = settle(last, LAPSE)
+  if not next_holder then call('DEL', LOCK) end
+  return is_reserved
+end
+
+-- Gives a lease back, having used its fences up to `used`. Whether the token held the name; and who does if it did not.
+local function give_back(token, used)
+  local holder = call('GET', LOCK)
+  dequeue(token)
+  if holder ~= token then return false, holder or settle() end
+  local last = last_fence()
+  -- Unused fences go back, or ranges would outrun the clock.
+  used = math.min(math.max(used, start_of(last)), last)
+  if not vacate(used) then set_last(used) end
+  return true
+end

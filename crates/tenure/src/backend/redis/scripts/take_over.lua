@@ -1,0 +1,12 @@
+-- Ends the present lease and takes its place, ahead of the queue.
+--
+-- ARGV  2: token · 3: ttl (ms) · 4: the highest fence that the client has seen · 5: refused when executed later than this (µs)
+-- Returns  granted, fence · late
+
+local token, ttl = ARGV[2], tonumber(ARGV[3])
+local floor, not_after = tonumber(ARGV[4]), tonumber(ARGV[5])
+
+if now > not_after then return { now, 'late' } end
+if call('GET', LOCK) == token then return extend(ttl, floor) end
+dequeue(token)
+return grant(token, ttl, floor)

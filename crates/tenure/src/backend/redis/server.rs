@@ -1,0 +1,105 @@
+//! What a server says of itself when it is connected to: its version, and whether it is fit to hold locks.
+//!
+//! `HELLO` tells the version and the role, which decide how scripts are written and whether this server is the one to use at all.
+//! `INFO` tells the rest; a user may lack the permission for it, and then nothing is said.
+
+use redis::{ServerError, Value};
+
+/// A server, as it was when it was connected to.
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    /// Major and minor.
+    version: Option<(u32, u32)>,
+    pub(super) is_replica: bool,
+    /// Why the server does not tell of changed keys; `None` when it does.
+    pub(super) tracking_refused: Option<String>,
+    /// Which run of which server it is.
+    run_id: Option<String>,
+    eviction: Option<String>,
+    description: String,
+}
+
+impl Server {
+    /// From what it answered to `HELLO` and `INFO`, and from its refusal to track keys.
+    pub(super) fn new(hello: &Value, info: &Value, tracking_refused: Option<&ServerError>) -> Self {
+        let mut server =
+            Server { tracking_refused: tracking_refused.map(ServerError::to_string), ..Server::default() };
+        let mut text = String::new();
+        if let Value::Map(fields) = hello {
+            for (field, value) in fields {
+                match (string(field), string(value)) {
+                    (Some("version"), Some(version)) => {
+                        server.version = parse_version(version);
+                        text = version.to_owned();
+                    }
+                    (Some("role"), Some(role)) => server.is_replica = role != "master",
+                    _ => {}
+                }
+            }
+        }
+        let info = string(info).unwrap_or_default();
+        let field = |name: &str| {
+            info.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map(|value| value.trim().to_owned())
+        };
+        let product = match field("valkey_version") {
+            Some(version) => format!("valkey {version}"),
+            None => format!("redis {}", field("redis_version").unwrap_or(text)),
+        };
+        let persistence = match field("aof_enabled").as_deref() {
+            Some("1") => "append-only file",
+            Some(_) => "no append-only file",
+            None => "persistence unknown",
+        };
+        server.run_id = field("run_id");
+        server.eviction = field("maxmemory_policy");
+        let eviction = server.eviction.as_deref().unwrap_or("eviction policy unknown");
+        server.description = format!("{product}, {eviction}, {persistence}");
+        server
+    }
+
+    /// Whether its scripts may begin with a line of flags.
+    pub(super) fn knows_flags(&self) -> bool {
+        self.version.is_none_or(|version| version >= (7, 0))
+    }
+
+    /// Whether it is surely the same server, still running.
+    pub(super) fn is(&self, other: &Server) -> bool {
+        self.run_id.is_some() && self.run_id == other.run_id
+    }
+
+    /// Product and version, eviction policy, persistence.
+    pub(super) fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// What makes it less fit to hold locks.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(policy) = self.eviction.as_deref().filter(|policy| *policy != "noeviction") {
+            warnings.push(format!(
+                "redis may evict locks when its memory is full (maxmemory-policy {policy}); use noeviction"
+            ));
+        }
+        if let Some(why) = &self.tracking_refused {
+            warnings.push(format!(
+                "redis does not tell of keys that are deleted or overwritten ({why}); such a loss is noticed by the next renewal"
+            ));
+        }
+        warnings
+    }
+}
+
+fn string(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}

@@ -1,0 +1,255 @@
+//! Where grants are heard: one channel for all names of a session, on a connection of its own.
+//!
+//! Apart from the commands, because what a server says about subscriptions unasked would shift their replies. It is made when somebody
+//! first waits, and ends when nobody has waited for a while. While it does not stand, waiters say that they poll, so nobody takes
+//! them for dead; as soon as it stands, everyone who began to wait before is woken to beat once, because a grant may have been
+//! published to nobody.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::{PushInfo, PushKind, Value};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::connect::Connector;
+use super::fault;
+use super::keys::Keys;
+use super::link::{Ended, Pace, watch_over};
+use crate::backend::{Grant, Sink};
+use crate::error::{Error, ErrorKind};
+use crate::name::{Name, NameMap};
+use crate::owner::{SessionId, Token};
+
+/// How long a subscription outlives its last waiter.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// The subscription of one session.
+pub(super) struct Subscription {
+    connector: Arc<Connector>,
+    keys: Arc<Keys>,
+    channel: String,
+    sink: Weak<dyn Sink>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    phase: Phase,
+    /// When somebody last had to wait.
+    last_wait: Option<Instant>,
+    /// Who began to wait before it stood.
+    unheard: NameMap<()>,
+    bell: Option<Arc<Notify>>,
+}
+
+#[derive(Default, Clone)]
+enum Phase {
+    #[default]
+    None,
+    Connecting,
+    Stands,
+    /// The user may not subscribe.
+    Refused(Error),
+}
+
+impl Subscription {
+    pub(super) fn new(
+        connector: Arc<Connector>,
+        keys: Arc<Keys>,
+        session: &SessionId,
+        sink: Weak<dyn Sink>,
+    ) -> Arc<Self> {
+        let channel = keys.channel(session);
+        Arc::new(Subscription { connector, keys, channel, sink, state: Mutex::default() })
+    }
+
+    /// Whether grants are heard.
+    pub(super) fn stands(&self) -> bool {
+        matches!(self.state().phase, Phase::Stands)
+    }
+
+    /// Why grants are not heard, when the server refuses.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        match &self.state().phase {
+            Phase::Refused(error) => Some(error.clone()),
+            _ => None,
+        }
+    }
+
+    /// Somebody waits for this name.
+    pub(super) fn want(self: &Arc<Self>, name: &Name) {
+        let mut state = self.state();
+        state.last_wait = Some(Instant::now());
+        match state.phase {
+            Phase::Stands | Phase::Refused(_) => {}
+            Phase::Connecting => drop(state.unheard.insert(name.clone(), ())),
+            Phase::None => {
+                state.unheard.insert(name.clone(), ());
+                state.phase = Phase::Connecting;
+                let listening = Listening { subscription: Arc::downgrade(self), has_ended: false };
+                drop(state);
+                match Handle::try_current() {
+                    Ok(runtime) => drop(runtime.spawn(listening.run())),
+                    Err(_) => drop(listening),
+                }
+            }
+        }
+    }
+
+    /// Another server may allow what this one refused, or have another opinion of who is subscribed.
+    pub(super) fn renew(&self) {
+        let mut state = self.state();
+        if let Phase::Refused(_) = state.phase {
+            state.phase = Phase::None;
+        }
+        if let Some(bell) = &state.bell {
+            bell.notify_one();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends when nobody has waited for a while. In one step: whoever waits from now on begins a new one.
+    fn ends_when_idle(&self) -> bool {
+        let mut state = self.state();
+        let is_idle = state.last_wait.is_none_or(|last| last.elapsed() > LINGER);
+        if is_idle {
+            state.phase = Phase::None;
+        }
+        is_idle
+    }
+
+    fn begin(&self, bell: Arc<Notify>) {
+        let mut state = self.state();
+        state.phase = Phase::Stands;
+        state.bell = Some(bell);
+        let unheard = std::mem::take(&mut state.unheard);
+        drop(state);
+        if let Some(sink) = self.sink.upgrade() {
+            unheard.keys().for_each(|name| sink.doubt(name));
+        }
+    }
+
+    /// It does not stand any longer.
+    fn broke(&self, phase: Phase) {
+        let mut state = self.state();
+        state.bell = None;
+        state.phase = phase;
+    }
+
+    fn refused(&self, error: Error) {
+        tracing::warn!(target: "tenure", %error, "redis does not let waiters subscribe; they ask again and again instead");
+        self.broke(Phase::Refused(error));
+        self.state().unheard.clear();
+    }
+
+    fn heard(&self, push: &PushInfo) {
+        if push.kind != PushKind::Message {
+            return;
+        }
+        let [_, Value::BulkString(message)] = &push.data[..] else { return };
+        let grant = std::str::from_utf8(message).ok().and_then(|message| self.grant(message));
+        match (grant, self.sink.upgrade()) {
+            (Some((name, grant)), Some(sink)) => sink.granted(&name, grant),
+            (None, _) => {
+                tracing::warn!(target: "tenure", "a message that is no grant came by the channel of grants")
+            }
+            (_, None) => {}
+        }
+    }
+
+    /// `fence at term token key`; the key may have spaces.
+    fn grant(&self, message: &str) -> Option<(Name, Grant)> {
+        let mut words = message.splitn(5, ' ');
+        let mut number = || words.next()?.parse::<u64>().ok();
+        let (fence, at, term) = (number()?, number()?, Duration::from_millis(number()?));
+        let (token, key) = (Token::from_store(words.next()?), words.next()?);
+        Some((self.keys.name(key)?, Grant { token, fence, at, term }))
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        if let Some(bell) = &self.state().bell {
+            bell.notify_one();
+        }
+    }
+}
+
+/// Keeps the subscription while it is wanted. Whoever finds one under way leaves it alone, so there is one at a time.
+struct Listening {
+    subscription: Weak<Subscription>,
+    has_ended: bool,
+}
+
+impl Listening {
+    async fn run(mut self) {
+        let mut pace = Pace::new();
+        while let Some(subscription) = self.subscription.upgrade() {
+            if subscription.ends_when_idle() {
+                break;
+            }
+            let (connector, bell) = (Arc::clone(&subscription.connector), Arc::new(Notify::new()));
+            let connection = match subscribe(&subscription, &bell).await {
+                Ok(connection) => connection,
+                Err(error) if error.kind() == ErrorKind::Denied => {
+                    subscription.refused(error);
+                    break;
+                }
+                Err(error) => {
+                    tracing::debug!(target: "tenure", %error, "grants can't be heard");
+                    drop(subscription);
+                    pace.rest().await;
+                    continue;
+                }
+            };
+            subscription.begin(Arc::clone(&bell));
+            drop(subscription);
+            pace.begin();
+            let is_wanted = || self.subscription.upgrade().is_some_and(|wanted| !wanted.ends_when_idle());
+            if watch_over(connection, &bell, connector.timeout / 2, is_wanted).await == Ended::Unwanted {
+                break;
+            }
+            let Some(subscription) = self.subscription.upgrade() else { break };
+            subscription.broke(Phase::Connecting);
+            drop(subscription);
+            pace.rest_if_short().await;
+        }
+        self.has_ended = true;
+    }
+}
+
+impl Drop for Listening {
+    /// Dropped before its end: its runtime is going down. Whoever waits on another one begins anew.
+    fn drop(&mut self) {
+        if !self.has_ended
+            && let Some(subscription) = self.subscription.upgrade()
+        {
+            subscription.broke(Phase::None);
+        }
+    }
+}
+
+/// Connects and subscribes; returns when the server has confirmed it.
+async fn subscribe(
+    subscription: &Arc<Subscription>,
+    bell: &Arc<Notify>,
+) -> Result<MultiplexedConnection, Error> {
+    let (told, rung, connector) = (Arc::downgrade(subscription), Arc::clone(bell), &subscription.connector);
+    let mut connection = connector
+        .connect(move |push| match push.kind {
+            PushKind::Disconnection => rung.notify_one(),
+            _ => drop(told.upgrade().map(|subscription| subscription.heard(&push))),
+        })
+        .await?;
+    let confirmed =
+        tokio::time::timeout(connector.timeout, connection.subscribe(&subscription.channel)).await;
+    match confirmed {
+        Ok(confirmed) => confirmed.map(|()| connection).map_err(|error| fault::of_command(&error)),
+        Err(_) => Err(connector.silent()),
+    }
+}
