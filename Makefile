@@ -34,12 +34,14 @@ docs:
 
 # Speed, as ratios measured side by side in one run: prints a table, writes target/bench/results.json.
 bench:
+	@.ci/install-redis
 	cargo bench --package tenure --bench compare --locked -- $(ONLY)
 
 # Other locks on Redis beside ours; installs them under target/peers. `ONLY="tenure redlock"` chooses.
 bench-peers:
-	@command -v redis-server npm >/dev/null && python3 -c "import ensurepip" || \
-		{ apt-get update --quiet && apt-get install --yes --quiet redis-server npm python3-venv; }
+	@.ci/install-redis
+	@command -v npm >/dev/null || { apt-get update --quiet && apt-get install --yes --quiet npm; }
+	@python3 -c "import ensurepip" || { apt-get update --quiet && apt-get install --yes --quiet python3-venv; }
 	test -x target/peers/python/bin/python || python3 -m venv target/peers/python
 	target/peers/python/bin/pip install --quiet --disable-pip-version-check redis==8.1.0
 	npm install --silent --no-save --prefix target/peers/node ioredis@5 redlock@5.0.0-beta.2 redis-semaphore@5.8.0
