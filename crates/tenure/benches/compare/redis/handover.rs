@@ -11,7 +11,7 @@ use crate::turns::Round;
 
 const ROUNDS: usize = 5;
 /// Rounds that are watched and not timed.
-const WATCHED: usize = 2;
+const WATCHED: usize = 3;
 
 /// With nothing to do under the name.
 pub(crate) fn empty(scenario: &str, report: &mut Report, processes: usize) {
