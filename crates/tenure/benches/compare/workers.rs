@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::turns::{Turn, Window, now};
 
-/// Not counted: the first turns find their files, pipes and connections.
+/// Not counted: the first turns find their files, pipes and connections, each process its own.
 const WARM_UP: Duration = Duration::from_millis(150);
+const WARM_UP_EACH: Duration = Duration::from_millis(2);
 
 /// Processes that end when this is dropped, whatever they are doing.
 pub(crate) struct Workers(Vec<Child>);
@@ -28,7 +29,8 @@ impl Workers {
             let stdout = worker.stdout.as_mut().expect("it is piped");
             stdout.read_exact(&mut [0]).expect("the worker is ready");
         }
-        let start = now() + WARM_UP.as_nanos() as u64;
+        let warm_up = WARM_UP + WARM_UP_EACH * self.0.len() as u32;
+        let start = now() + warm_up.as_nanos() as u64;
         let end = start + round.as_nanos() as u64;
         for worker in &mut self.0 {
             let stdin = worker.stdin.as_mut().expect("it is piped");
