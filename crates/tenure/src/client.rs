@@ -193,20 +193,34 @@ impl Client {
         Some(keeper::keep(running, Arc::clone(&self.alarm)))
     }
 
-    /// Executes an operation; again while it breaks off unanswered, within the time that one command may take.
+    /// Executes an operation, as [`ask_again`](Self::ask_again).
     pub(crate) async fn execute(&self, name: &Name, op: Op, timeout: Duration) -> Result<Executed, Error> {
+        let mut sent = self.clock.now();
+        let execute = || {
+            sent = self.clock.now();
+            self.opened().execute(name, op.clone())
+        };
+        let Answer { reply, .. } = self.ask_again(timeout, execute).await?;
+        Ok(Executed { reply, sent })
+    }
+
+    /// Asks the store; again while that breaks off unanswered, within the time that one command may take.
+    pub(crate) async fn ask_again<T: Unpin>(
+        &self,
+        timeout: Duration,
+        mut ask: impl FnMut() -> Pending<T>,
+    ) -> Result<T, Error> {
         let mut backoff = Backoff::new();
         let give_up = self.clock.now() + timeout;
         loop {
-            let sent = self.clock.now();
-            let answer = self.in_time(give_up, self.opened().execute(name, op.clone())).await;
+            let answer = self.in_time(give_up, ask()).await;
             match answer {
-                Ok(Answer { reply, .. }) => {
-                    return Ok(Executed { reply, sent });
+                Err(error) if error.is_worth_asking_again() => {
+                    if !self.waits_again(&mut backoff, give_up).await {
+                        return Err(error);
+                    }
                 }
-                Err(error)
-                    if error.is_worth_asking_again() && self.waits_again(&mut backoff, give_up).await => {}
-                Err(error) => return Err(error),
+                answer => return answer,
             }
         }
     }

@@ -171,8 +171,7 @@ impl Domain {
     /// ```
     pub async fn list(&self, prefix: impl AsRef<str>) -> Result<Vec<Status>, Error> {
         let backend = self.client.backend().await?;
-        let give_up = self.client.clock.now() + self.terms.timeout();
-        let mut names = self.client.in_time(give_up, backend.list(prefix.as_ref())).await?;
+        let mut names = self.client.ask_again(self.terms.timeout(), || backend.list(prefix.as_ref())).await?;
         names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
         let mut statuses = Vec::with_capacity(names.len());
         for name in names {

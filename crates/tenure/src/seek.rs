@@ -71,7 +71,7 @@ enum Next {
 impl Seek {
     async fn run(&mut self) {
         let mut last_contact = self.client.clock.now();
-        let mut backoff = Backoff::new();
+        let (mut backoff, mut has_failed) = (Backoff::new(), false);
         if let Some(due) = self.bid.due.take() {
             self.sleep_until(due).await;
         }
@@ -87,12 +87,16 @@ impl Seek {
             let next = match answer {
                 Ok((reply, sent)) => {
                     last_contact = sent;
+                    has_failed = false;
                     backoff = Backoff::new();
                     self.take(reply, sent)
                 }
                 // A waiter outlasts an outage of one ttl.
                 Err(error) if error.is_transient() && self.client.clock.now() < last_contact + terms.ttl => {
-                    self.client.table.lock().seek_troubled(&self.name, &self.bid, error);
+                    // One request that breaks off is no news.
+                    if std::mem::replace(&mut has_failed, true) || !error.is_worth_asking_again() {
+                        self.client.table.lock().seek_troubled(&self.name, &self.bid, error);
+                    }
                     Next::Sleep(self.client.clock.now() + backoff.pause())
                 }
                 Err(error) => Next::Fail(error),

@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::panic::Location;
 use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 use tenure::{Domain, Guard, Lock, Status};
@@ -102,8 +103,17 @@ pub(super) fn pending_until<T>(
 
 /// Whether the future is ready without any waiting.
 pub(super) async fn is_ready<T>(future: impl Future<Output = T>) -> bool {
+    now_or_never(future).await.is_some()
+}
+
+/// What the future has by now.
+pub(super) async fn now_or_never<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
-    std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_ready())).await
+    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 /// What the store shows of [`NAME`].

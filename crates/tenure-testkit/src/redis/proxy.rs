@@ -99,7 +99,8 @@ impl Proxy {
         self.network.rules.met()
     }
 
-    /// Resets all connections and refuses new ones, until [`Proxy::heal`]. What was forwarded before is still executed.
+    /// Resets all connections and refuses new ones, until [`Proxy::heal`]. What was forwarded before is still executed, and the server
+    /// learns of nothing until then.
     pub fn cut(&self) {
         self.order(Mode::Cut);
         self.network.journal.wait("all connections are closed", |state| state.open == 0);

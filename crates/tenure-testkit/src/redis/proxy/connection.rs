@@ -41,7 +41,12 @@ pub(super) async fn serve(mut client: TcpStream, network: Arc<Network>) {
     }
     drop(client);
     network.journal.closed();
-    if let Some(server) = server {
+    if let Some(mut server) = server {
+        // Whoever is cut off can't say so: the server goes on talking to a client that is there as far as it knows.
+        tokio::select! {
+            () = until(&network, Mode::Open) => {}
+            _ = deafly(&mut server) => {}
+        }
         part(server).await;
     }
 }
@@ -49,7 +54,12 @@ pub(super) async fn serve(mut client: TcpStream, network: Arc<Network>) {
 /// Everything that was sent on arrives before the end does: with unread replies, closing would reset instead.
 async fn part(mut server: TcpStream) {
     drop(server.shutdown().await);
-    drop(tokio::io::copy(&mut server, &mut tokio::io::sink()).await);
+    deafly(&mut server).await;
+}
+
+/// Reads, and listens to nothing, until the end.
+async fn deafly(server: &mut TcpStream) {
+    drop(tokio::io::copy(server, &mut tokio::io::sink()).await);
 }
 
 async fn until(network: &Network, mode: Mode) {

@@ -71,6 +71,10 @@ pub(super) fn of_connecting(error: &RedisError, address: &str) -> Error {
         redis::ErrorKind::InvalidClientConfig => {
             Error::invalid(format!("redis at {address} can't be connected to like this: {error}"))
         }
+        // It is there, or something is, but the connection broke while it was made.
+        _ if error.is_connection_dropped() => {
+            Error::not_yet(format!("redis at {address} breaks connections off ({error}); try again"))
+        }
         _ => Error::unavailable(format!("redis at {address} can't be reached ({error}); is it running?")),
     }
 }

@@ -22,6 +22,8 @@ use crate::error::Error;
 
 /// A connection that breaks sooner than this is not replaced at once.
 const SHORT_LIFE: Duration = Duration::from_millis(20);
+/// How often a connection is tried before it is said that there is none, where the server is there and breaks it off.
+const MOST_TRIES: u32 = 5;
 
 /// A connection that stands.
 #[derive(Clone)]
@@ -193,8 +195,20 @@ impl Drop for Supervisor {
     }
 }
 
-/// Connects, and prepares the connection for commands.
+/// Connects; a few times while the server is there and does not let us in yet.
 async fn connect(connector: &Connector, listener: &Arc<dyn Listener>) -> Result<Line, Error> {
+    let mut pace = Pace::new();
+    for _ in 1..MOST_TRIES {
+        match connect_once(connector, listener).await {
+            Err(error) if error.is_worth_asking_again() => pace.rest().await,
+            answer => return answer,
+        }
+    }
+    connect_once(connector, listener).await
+}
+
+/// Connects, and prepares the connection for commands.
+async fn connect_once(connector: &Connector, listener: &Arc<dyn Listener>) -> Result<Line, Error> {
     let bell = Arc::new(Notify::new());
     let (listener, rung) = (Arc::clone(listener), Arc::clone(&bell));
     let mut connection = connector

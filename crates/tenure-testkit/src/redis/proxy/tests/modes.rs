@@ -37,6 +37,20 @@ fn a_black_hole_takes_everything_and_what_it_took_arrives_when_it_is_healed() {
 }
 
 #[test]
+fn a_black_hole_takes_replies_to_what_was_sent_before() {
+    let (server, proxy, mut client) = start();
+    client.send(&["BLPOP", "list", "0"]).unwrap();
+    proxy.seen(Step::Forwarded, named("BLPOP"));
+    proxy.black_hole();
+    server.command(&["RPUSH", "list", "a"]);
+    proxy.seen(Step::Answered, named("BLPOP"));
+    assert_silent(&mut client);
+    proxy.heal();
+    client.set_patience(Duration::from_secs(20)).unwrap();
+    assert_eq!(client.receive().unwrap().items()[1].text(), "a");
+}
+
+#[test]
 fn a_black_hole_can_be_cut() {
     let (_server, proxy, mut client) = start();
     proxy.black_hole();

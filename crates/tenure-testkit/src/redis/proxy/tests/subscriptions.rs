@@ -96,6 +96,35 @@ fn an_array_that_looks_like_a_confirmation_is_a_reply() {
     assert_eq!(matching.came(&like), Belongs::Nobody);
 }
 
+#[test]
+fn a_message_that_overtakes_a_reply_is_none() {
+    let owed = |number| Owed { number: Some(number), fault: None };
+    let words = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
+    let texts =
+        |texts: &[&str]| texts.iter().map(|text| Reply::Bulk(text.as_bytes().into())).collect::<Vec<_>>();
+    let message = Reply::Array(texts(&["message", "a", "hello"]));
+    for is_resp3 in [false, true] {
+        let mut matching = Matching::default();
+        if is_resp3 {
+            matching.sent(words(&["HELLO", "3"]), owed(0));
+            assert_eq!(matching.came(&Reply::Map(Vec::new())), Belongs::To(owed(0)));
+        }
+        matching.sent(words(&["SUBSCRIBE", "a"]), owed(1));
+        let confirmation = [texts(&["subscribe", "a"]), vec![Reply::Int(1)]].concat();
+        let confirmation = if is_resp3 { Reply::Push(confirmation) } else { Reply::Array(confirmation) };
+        assert_eq!(matching.came(&confirmation), Belongs::To(owed(1)));
+        matching.sent(words(&["PING"]), owed(2));
+        if is_resp3 {
+            assert_eq!(matching.came(&Reply::Push(texts(&["message", "a", "hello"]))), Belongs::Nobody);
+            // There an array is a reply, whatever is in it.
+            assert_eq!(matching.came(&message), Belongs::To(owed(2)));
+        } else {
+            assert_eq!(matching.came(&message), Belongs::Nobody);
+            assert_eq!(matching.came(&Reply::Array(texts(&["pong", ""]))), Belongs::To(owed(2)));
+        }
+    }
+}
+
 fn assert_push(value: &Reply, kind: &str) {
     assert!(matches!(value, Reply::Push(items) if items[0].text() == kind), "{value:?} is no {kind}");
 }

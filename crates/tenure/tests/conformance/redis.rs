@@ -1,0 +1,164 @@
+//! A Redis server of its own for each case, and a proxy in front of it for each client: its line can be cut, and replies can be lost.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tenure::{Domain, Ticket};
+use tenure_testkit::conformance;
+use tenure_testkit::conformance::{Client, Doing, Fixture};
+use tenure_testkit::redis::{Fault, Proxy, RedisServer, named};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::doomed;
+
+struct OneServer {
+    server: Arc<RedisServer>,
+    credentials: &'static str,
+    killer: Option<Killer>,
+    /// A guard or a task may outlive its client: nobody's line ends before the case.
+    lines: Mutex<Vec<Arc<Proxy>>>,
+}
+
+impl OneServer {
+    fn new() -> Self {
+        OneServer {
+            server: Arc::new(RedisServer::start()),
+            credentials: "",
+            killer: None,
+            lines: Mutex::default(),
+        }
+    }
+
+    /// Every connection is killed ten times a second.
+    fn killed() -> Self {
+        let mut fixture = OneServer::new();
+        fixture.killer = Some(Killer::start(Arc::clone(&fixture.server)));
+        fixture
+    }
+
+    /// The user may neither track keys, nor publish, nor subscribe.
+    fn restricted() -> Self {
+        let mut fixture = OneServer::new();
+        let acl =
+            ["ACL", "SETUSER", "plain", "on", ">secret", "~*", "resetchannels", "+@all", "-client|tracking"];
+        fixture.server.command(&[&acl[..], &["-@pubsub"]].concat());
+        fixture.credentials = "plain:secret@";
+        fixture
+    }
+
+    fn url(&self, port: u16) -> String {
+        format!("redis://{}127.0.0.1:{port}", self.credentials)
+    }
+}
+
+/// Kills every connection but its own, again and again.
+struct Killer {
+    is_over: Arc<AtomicBool>,
+    /// Somebody is cut off, which the server must not learn of.
+    pauses: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Killer {
+    fn start(server: Arc<RedisServer>) -> Self {
+        let (is_over, pauses) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (ends, rests) = (Arc::clone(&is_over), Arc::clone(&pauses));
+        let thread = std::thread::spawn(move || {
+            while !ends.load(Ordering::SeqCst) {
+                if !rests.load(Ordering::SeqCst) {
+                    for kind in ["normal", "pubsub"] {
+                        server.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
+                    }
+                }
+                std::thread::park_timeout(Duration::from_millis(100));
+            }
+        });
+        Killer { is_over, pauses, thread: Some(thread) }
+    }
+}
+
+impl Drop for Killer {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            thread.join().expect("a killer that could kill");
+        }
+    }
+}
+
+/// A client behind a proxy of its own.
+struct Proxied {
+    domain: Domain,
+    proxy: Arc<Proxy>,
+    killer_pauses: Option<Arc<AtomicBool>>,
+}
+
+impl Proxied {
+    fn pause_killer(&self, pauses: bool) {
+        if let Some(killer) = &self.killer_pauses {
+            killer.store(pauses, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Client for Proxied {
+    fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    async fn cut_off(&self) {
+        self.pause_killer(true);
+        self.proxy.cut();
+    }
+
+    async fn reconnect(&self) {
+        self.proxy.heal();
+        self.pause_killer(false);
+        while self.domain.health().await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn lose_next_reply(&self) {
+        self.proxy.inject(Fault::SwallowThenReset, 1, named("EVALSHA"));
+    }
+}
+
+impl Fixture for OneServer {
+    type Client = Proxied;
+
+    fn runtime(&self) -> Runtime {
+        Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+    }
+
+    async fn client(&self) -> Proxied {
+        let proxy = Arc::new(Proxy::new(&self.server));
+        self.lines.lock().expect("no panic").push(Arc::clone(&proxy));
+        let url = self.url(proxy.port());
+        loop {
+            match Domain::open(&url).await {
+                Ok(domain) => {
+                    let killer_pauses = self.killer.as_ref().map(|killer| Arc::clone(&killer.pauses));
+                    return Proxied { domain, proxy, killer_pauses };
+                }
+                Err(error) if error.is_transient() && self.killer.is_some() => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    async fn let_pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    async fn die(&self, doing: Doing, name: &str, ttl: Duration) -> Option<Ticket> {
+        doomed::kill(&self.url(self.server.port()), doing, name, ttl)
+    }
+}
+
+conformance!(redis, OneServer::new(), without []);
+conformance!(redis_killed, OneServer::killed(), without []);
+conformance!(redis_restricted, OneServer::restricted(), without[loss::a_loss_is_pushed_to_its_holder]);

@@ -1,0 +1,1 @@
+//! What a run leaves behind on the server and in the process: nothing.

@@ -1,0 +1,1 @@
+//! Locks of other libraries on the same key (B6).

@@ -1,0 +1,1 @@
+//! A holder whose key is gone or overwritten is told at once.

@@ -1,0 +1,9 @@
+//! What only a Redis server can do to a lock: each test starts its own, and harms it or the way to it.
+
+mod answers;
+mod hygiene;
+mod interop;
+mod loss;
+mod opening;
+mod refusals;
+mod waiting;
