@@ -22,6 +22,8 @@ mod turns;
 mod worker;
 mod workers;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use report::Report;
 
 /// Measures, and adds what it measured to the report.
@@ -44,8 +46,12 @@ fn main() {
         std::process::exit(1);
     }
     let mut report = Report::default();
+    let mut failed = Vec::new();
     for (name, scenario) in scenarios.iter().filter(|(name, _)| is_wanted(name)) {
-        scenario(name, &mut report);
+        // What the others measured is not lost with it.
+        if catch_unwind(AssertUnwindSafe(|| scenario(name, &mut report))).is_err() {
+            failed.push(*name);
+        }
     }
     report.print();
     match report.write(&report::target_dir().join("bench")) {
@@ -54,5 +60,9 @@ fn main() {
             eprintln!("could not write the results: {error}");
             std::process::exit(1);
         }
+    }
+    if !failed.is_empty() {
+        eprintln!("failed: {}", failed.join(", "));
+        std::process::exit(1);
     }
 }
