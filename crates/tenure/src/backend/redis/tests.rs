@@ -2,6 +2,9 @@
 
 mod agreement;
 mod drafts;
+mod layout;
 mod mirror;
 mod parts;
+mod scene;
 mod store;
+mod words;
