@@ -12,6 +12,8 @@ mod scan;
 mod script;
 mod server;
 mod subscription;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
