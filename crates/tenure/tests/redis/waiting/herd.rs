@@ -39,7 +39,10 @@ async fn a_hand_over_wakes_nobody_else() {
     let spent = sum(calls()) - sum(before);
     let releases = WAITERS + 1;
     let beats = WAITERS * usize::try_from(beats_each).expect("a small number");
-    println!("{WAITERS} hand-overs in {:?}: {spent} scripts, of which at most {beats} beats", began.elapsed());
+    println!(
+        "{WAITERS} hand-overs in {:?}: {spent} scripts, of which at most {beats} beats",
+        began.elapsed()
+    );
     assert!(spent <= 2 * releases + beats, "{spent} scripts for {WAITERS} hand-overs, {beats} beats");
     let told = scene.count("commandstats", "cmdstat_publish") - published;
     assert_eq!(told, WAITERS as u64, "each is told once, and nobody else is");

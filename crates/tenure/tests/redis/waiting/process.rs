@@ -83,7 +83,8 @@ impl Drop for Process {
 #[test]
 #[ignore = "run by other tests, as a process that they stop and kill"]
 fn a_process_that_acquires() {
-    let var = |name: &str| std::env::var(format!("TENURE_PROCESS_{name}")).expect("to be run by another test");
+    let var =
+        |name: &str| std::env::var(format!("TENURE_PROCESS_{name}")).expect("to be run by another test");
     std::thread::spawn(|| {
         drop(std::io::stdin().read_to_end(&mut Vec::new()));
         std::process::exit(0);

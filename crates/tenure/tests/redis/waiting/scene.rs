@@ -118,7 +118,8 @@ impl Scene {
     pub(crate) fn count(&self, section: &str, field: &str) -> u64 {
         let info = self.command(&["INFO", section]).text();
         let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        let digits = line.map_or("0", |line| line.trim().trim_start_matches("calls=").split(',').next().unwrap());
+        let digits =
+            line.map_or("0", |line| line.trim().trim_start_matches("calls=").split(',').next().unwrap());
         digits.parse().unwrap_or_else(|_| panic!("{field} is no number: {line:?}"))
     }
 }
