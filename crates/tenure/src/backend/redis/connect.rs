@@ -104,10 +104,11 @@ impl Connector {
         setup.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
         setup.cmd("CLIENT").arg("CACHING").arg("YES");
         setup.cmd("INFO");
-        let answers = tokio::time::timeout(self.timeout, connection.send_packed_commands(&setup, 0, 4)).await;
+        setup.cmd("TIME");
+        let answers = tokio::time::timeout(self.timeout, connection.send_packed_commands(&setup, 0, 5)).await;
         let answers = answers.map_err(|_| self.silent())?;
         let answers = answers.map_err(|error| fault::of_connecting(&error, &self.address))?;
-        let [hello, tracking, caching, info] = &answers[..] else {
+        let [hello, tracking, caching, info, time] = &answers[..] else {
             return Err(fault::unexpected(&Value::Array(answers)));
         };
         let refusals = [tracking, caching].map(|answer| match answer {
@@ -120,7 +121,7 @@ impl Connector {
         {
             return Err(fault::refused(refusal));
         }
-        let server = Server::new(hello, info, refusal);
+        let server = Server::new(hello, info, time, refusal);
         if server.is_replica {
             return Err(Error::unavailable(format!(
                 "redis at {} is a read-only replica; point the URL at the master, or use redis+sentinel://",

@@ -43,11 +43,8 @@ pub(crate) struct Redis(Arc<Client>);
 
 struct Client {
     session: Session,
-    clock: Clock,
     ear: Arc<Ear>,
     link: Arc<Link>,
-    /// The server's clock, less ours, in µs, as the last answer showed it; `MIN` before there was one.
-    offset: AtomicI64,
     /// Why grants can't be published.
     unheard: OnceLock<String>,
 }
@@ -67,12 +64,12 @@ impl Redis {
         let (session, keys, clock) = (Session::random(), Arc::new(Keys::new(url.prefix())), clock.clone());
         let (theirs, ours) = (Arc::clone(&connector), Arc::clone(&keys));
         let subscription = Subscription::new(theirs, ours, session.id(), sink.clone());
-        let ear = Arc::new(Ear { keys, sink, subscription, server: Mutex::new(None) });
+        let offset = AtomicI64::new(i64::MIN);
+        let ear = Arc::new(Ear { keys, sink, subscription, server: Mutex::new(None), clock, offset });
         Pending::Later(Box::pin(async move {
             let listener: Arc<dyn Listener> = Arc::clone(&ear) as _;
             let link = Link::open(connector, listener).await?;
-            let (offset, unheard) = (AtomicI64::new(i64::MIN), OnceLock::new());
-            let client = Client { session, clock, ear, link, offset, unheard };
+            let client = Client { session, ear, link, unheard: OnceLock::new() };
             Ok(Arc::new(Redis(Arc::new(client))) as Arc<dyn Backend>)
         }))
     }
@@ -96,8 +93,8 @@ impl Backend for Redis {
     }
 
     fn server_now(&self) -> Option<u64> {
-        let offset = self.0.offset.load(Ordering::Relaxed);
-        (offset != i64::MIN).then(|| self.0.clock.now().as_micros().wrapping_add_signed(offset))
+        let offset = self.0.ear.offset.load(Ordering::Relaxed);
+        (offset != i64::MIN).then(|| self.0.ear.clock.now().as_micros().wrapping_add_signed(offset))
     }
 
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {
@@ -194,8 +191,7 @@ impl Client {
 
     fn answered(&self, value: Value) -> Result<Answer, Error> {
         let (answer, unheard) = script::answer(value)?;
-        let now = self.clock.now().as_micros();
-        self.offset.store(answer.server.wrapping_sub(now).cast_signed(), Ordering::Relaxed);
+        self.ear.saw_time(answer.server);
         if let Some(why) = unheard
             && self.unheard.get().is_none()
         {
@@ -225,9 +221,18 @@ struct Ear {
     subscription: Arc<Subscription>,
     /// The server that was last connected to.
     server: Mutex<Option<Arc<Server>>>,
+    clock: Clock,
+    /// The server's clock, less ours, in µs, as the last answer showed it; `MIN` before there was one.
+    offset: AtomicI64,
 }
 
 impl Ear {
+    /// The server's clock was at this when it answered.
+    fn saw_time(&self, server: u64) {
+        let now = self.clock.now().as_micros();
+        self.offset.store(server.wrapping_sub(now).cast_signed(), Ordering::Relaxed);
+    }
+
     fn server(&self) -> Option<Arc<Server>> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -255,6 +260,10 @@ impl Listener for Ear {
     }
 
     fn connected(&self, server: &Arc<Server>) {
+        // Also the first request on a connection can say when it is too late to be executed (rule 6 of waiting).
+        if let Some(time) = server.time {
+            self.saw_time(time);
+        }
         let before = self.server.lock().unwrap_or_else(PoisonError::into_inner).replace(Arc::clone(server));
         match before {
             None => {

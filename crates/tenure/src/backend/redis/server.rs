@@ -1,7 +1,8 @@
 //! What a server says of itself when it is connected to: its version, and whether it is fit to hold locks.
 //!
 //! `HELLO` tells the version and the role, which decide how scripts are written and whether this server is the one to use at all.
-//! `INFO` tells the rest; a user may lack the permission for it, and then nothing is said.
+//! `INFO` tells the rest; a user may lack the permission for it, and then nothing is said. `TIME` tells its clock, so that already the
+//! first request can be refused when it comes too late.
 
 use redis::{ServerError, Value};
 
@@ -11,6 +12,8 @@ pub(super) struct Server {
     /// Major and minor.
     version: Option<(u32, u32)>,
     pub(super) is_replica: bool,
+    /// Its clock then, in µs.
+    pub(super) time: Option<u64>,
     /// Why the server does not tell of changed keys; `None` when it does.
     pub(super) tracking_refused: Option<String>,
     /// Which run of which server it is.
@@ -20,10 +23,15 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// From what it answered to `HELLO` and `INFO`, and from its refusal to track keys.
-    pub(super) fn new(hello: &Value, info: &Value, tracking_refused: Option<&ServerError>) -> Self {
-        let mut server =
-            Server { tracking_refused: tracking_refused.map(ServerError::to_string), ..Server::default() };
+    /// From what it answered to `HELLO`, `INFO` and `TIME`, and from its refusal to track keys.
+    pub(super) fn new(
+        hello: &Value,
+        info: &Value,
+        time: &Value,
+        tracking_refused: Option<&ServerError>,
+    ) -> Self {
+        let tracking_refused = tracking_refused.map(ServerError::to_string);
+        let mut server = Server { tracking_refused, time: micros(time), ..Server::default() };
         let mut text = String::new();
         if let Value::Map(fields) = hello {
             for (field, value) in fields {
@@ -97,6 +105,13 @@ fn string(value: &Value) -> Option<&str> {
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
         _ => None,
     }
+}
+
+/// Seconds and microseconds.
+fn micros(time: &Value) -> Option<u64> {
+    let Value::Array(parts) = time else { return None };
+    let mut numbers = parts.iter().map(|part| string(part)?.parse::<u64>().ok());
+    numbers.next()??.checked_mul(1_000_000)?.checked_add(numbers.next()??)
 }
 
 fn parse_version(text: &str) -> Option<(u32, u32)> {

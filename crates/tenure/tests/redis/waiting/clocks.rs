@@ -1,0 +1,90 @@
+//! Rules 4, 5 and 6 when the server's clock is set while somebody waits: nobody is stranded, nobody believes too long.
+
+use std::time::Duration;
+
+use tenure::{Attempt, Guard};
+
+use super::scene::{KEY, NAME, Peer, Scene, granted};
+
+const HOUR: i64 = 3_600_000_000;
+/// A lease that outlasts what the clock is set forward by.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const TTL: Duration = Duration::from_secs(10);
+
+async fn hold_for_a_day(peer: &Peer) -> Guard {
+    peer.domain.lock(NAME).ttl(DAY).label("a").acquire().await.expect("to acquire")
+}
+
+// Rule 4: the grant seems to have been made an hour after the waiter's last beat. Believed as it is, it would be believed for an hour.
+#[tokio::test]
+async fn a_grant_by_a_clock_that_was_set_forward_is_not_believed_for_longer() {
+    let scene = Scene::with_clock().await;
+    let (a, b) = (scene.peer().await, scene.peer().await);
+    let guard = hold_for_a_day(&a).await;
+    let lock = b.domain.lock(NAME).ttl(TTL).label("b");
+    let waiter = tokio::spawn(async move { lock.acquire().await.expect("to be granted") });
+    scene.is_queued(&["b"]).await;
+    scene.all_hear().await;
+    let fence = guard.fence();
+    scene.server.set_clock_offset(HOUR);
+    guard.release().await.expect("to release");
+    let guard = granted(waiter).await;
+    assert!(guard.remaining() <= TTL, "believed for {:?}", guard.remaining());
+    assert!(guard.is_held() && guard.fence() > fence);
+    assert_eq!(scene.command(&["GET", KEY]).text(), guard.token());
+}
+
+// Rule 6: every request seems to come too late, until the answers show the new time.
+#[tokio::test]
+async fn waiters_outlast_a_clock_that_is_set_forward() {
+    let scene = Scene::with_clock().await;
+    let (a, b, c) = (scene.peer().await, scene.peer().await, scene.peer().await);
+    let guard = hold_for_a_day(&a).await;
+    let first = scene.enqueue(&b, "b").await;
+    let second = scene.enqueue(&c, "c").await;
+    scene.server.set_clock_offset(HOUR);
+    // By the new clock nobody has beaten for an hour, and the queue has expired.
+    scene.is_queued(&["b", "c"]).await;
+    guard.release().await.expect("to release");
+    let guard = granted(first).await;
+    assert!(!second.is_finished());
+    guard.release().await.expect("to release");
+    drop(granted(second).await);
+}
+
+// Rule 5, I3: by the clock, the last grant is in the future, and so is every beat.
+#[tokio::test]
+async fn waiters_are_alive_to_a_clock_that_was_set_back() {
+    let scene = Scene::with_clock().await;
+    let (a, b, c, d) = (scene.peer().await, scene.peer().await, scene.peer().await, scene.peer().await);
+    let guard = hold_for_a_day(&a).await;
+    let first = scene.enqueue(&b, "b").await;
+    let second = scene.enqueue(&c, "c").await;
+    let fence = guard.fence();
+    scene.server.set_clock_offset(-HOUR);
+    scene.command(&["DEL", KEY]);
+    // Who comes last asks first, and settles the name: it goes to the first of the queue.
+    match d.lock("d").try_acquire().await.expect("an answer") {
+        Attempt::Busy(busy) => assert_eq!(busy.holder.expect("to be known").owner.label(), "b"),
+        Attempt::Acquired(_) => panic!("past the queue"),
+    }
+    let guard = granted(first).await;
+    assert!(guard.fence() > fence, "fences went back with the clock");
+    let fence = guard.fence();
+    guard.release().await.expect("to release");
+    assert!(granted(second).await.fence() > fence, "fences went back with the clock");
+}
+
+// Rule 4: the grant seems to be older than the waiter's last beat. That tells nothing, and a beat confirms it.
+#[tokio::test]
+async fn a_hand_over_works_though_the_clock_was_set_back() {
+    let scene = Scene::with_clock().await;
+    let (a, b) = (scene.peer().await, scene.peer().await);
+    let guard = hold_for_a_day(&a).await;
+    let waiter = scene.enqueue(&b, "b").await;
+    scene.server.set_clock_offset(-HOUR);
+    guard.release().await.expect("to release");
+    assert_eq!(scene.held_by().await, "b", "by the same release");
+    let guard = granted(waiter).await;
+    guard.renew().await.expect("ours, says the store");
+}
