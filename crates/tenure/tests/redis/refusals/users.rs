@@ -54,7 +54,7 @@ async fn a_permission_that_is_missing_for_a_while() {
     }
     let url = format!("redis://bob:secret@127.0.0.1:{}", server.port());
     let says = &["NOPERM", "lacks a permission", "docs/backends/redis.md"];
-    let refusal = Refusal { kind: ErrorKind::Denied, says, spares_holders: false };
+    let refusal = Refusal { kind: ErrorKind::Denied, says, is_asked_again: false, spares_holders: false };
     refusal.is_endured(&server, &url, || set("-evalsha"), || set("+evalsha")).await;
 }
 

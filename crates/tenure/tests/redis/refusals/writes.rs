@@ -6,7 +6,8 @@ use tenure_testkit::redis::RedisServer;
 use super::endurance::{Refusal, acquire};
 use crate::hygiene::traces::{keys, until, until_clean};
 
-const UNAVAILABLE: Refusal = Refusal { kind: ErrorKind::Unavailable, says: &[], spares_holders: false };
+const UNAVAILABLE: Refusal =
+    Refusal { kind: ErrorKind::Unavailable, says: &[], is_asked_again: false, spares_holders: false };
 
 fn config(server: &RedisServer, name: &str, value: &str) {
     assert_eq!(server.command(&["CONFIG", "SET", name, value]).text(), "OK");
