@@ -57,7 +57,8 @@ async fn cell(server: &RedisServer, operation: Operation, fault: Fault, terms: T
     let others_ttl = ttl.max(OTHERS_TTL);
     let others = format!("{}?ttl={}ms", server.url(), others_ttl.as_millis());
     let other = in_the_end(|| Domain::open(others.as_str())).await;
-    let (name, watched) = (format!("{operation:?}"), if may_fail { ttl } else { Duration::from_millis(100) });
+    let (name, watched) =
+        (format!("{operation:?}"), if may_fail { ttl / 2 } else { Duration::from_millis(100) });
     let cell = Cell { victim: &victim, other: &other, proxy: &proxy, name: &name, watched, may_fail };
 
     let first = if operation.is_contended() { &other } else { &victim };
@@ -87,8 +88,12 @@ async fn cell(server: &RedisServer, operation: Operation, fault: Fault, terms: T
     let given_up = Instant::now();
     drop(outcome);
     let next = contender.await.expect("no panic");
-    // A ticket that nobody could use ends with the lease of whoever wrote it.
-    let life = if operation == Operation::Adopt { others_ttl } else { ttl };
+    // Without an error nothing is left to expire; a ticket that nobody could use ends with the lease of whoever wrote it.
+    let life = match operation {
+        _ if !may_fail => Duration::ZERO,
+        Operation::Adopt => others_ttl,
+        _ => ttl,
+    };
     let leaked_for = given_up.elapsed();
     assert!(leaked_for < life + SLACK, "leaked for {leaked_for:?}");
     fences.push(next.fence());
@@ -99,6 +104,4 @@ async fn cell(server: &RedisServer, operation: Operation, fault: Fault, terms: T
     fences.push(again.fence());
     drop(again);
     assert!(fences.is_sorted_by(|a, b| a < b), "{operation:?}: {fences:?}");
-    victim.close().await;
-    other.close().await;
 }

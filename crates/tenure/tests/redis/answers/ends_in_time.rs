@@ -8,9 +8,9 @@ use tenure_testkit::redis::Fault;
 use super::cell::{Terms, row};
 
 const TERMS: Terms =
-    Terms { ttl: Duration::from_millis(800), timeout: Duration::from_millis(200), may_fail: true };
+    Terms { ttl: Duration::from_millis(1_600), timeout: Duration::from_millis(250), may_fail: true };
 /// After its client has given up.
-const LATE: Duration = Duration::from_millis(500);
+const LATE: Duration = Duration::from_millis(700);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connection_falls_silent_when_the_command_was_executed() {

@@ -188,7 +188,7 @@ impl Cell<'_> {
             }
             Operation::LeaveByTimeout => {
                 arm();
-                if let Some(attempt) = self.ended(lock.try_acquire_for(Duration::from_millis(30)).await) {
+                if let Some(attempt) = self.ended(lock.try_acquire_for(Duration::from_millis(200)).await) {
                     assert!(matches!(attempt, Attempt::Busy(_)), "{attempt:?}");
                 }
                 met().await;
