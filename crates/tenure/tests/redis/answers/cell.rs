@@ -103,5 +103,8 @@ async fn cell(server: &RedisServer, operation: Operation, fault: Fault, terms: T
     let again = in_the_end(|| lock.acquire()).await;
     fences.push(again.fence());
     drop(again);
+    // While its line stands.
+    let key = format!("tenure:{name}");
+    until("it is given back", || server.command(&["EXISTS", &key]).int() == 0).await;
     assert!(fences.is_sorted_by(|a, b| a < b), "{operation:?}: {fences:?}");
 }
