@@ -1,5 +1,5 @@
 # `make test` is everything that a change must pass; it installs what it needs. `make bench` measures.
-.PHONY: test toolchain fmt lint unit schedules docs bench model fuzz torture deny
+.PHONY: test toolchain fmt lint unit schedules docs bench bench-peers model fuzz torture deny
 
 # Permuted schedules need their own build: a mutex of the model in place of the real one.
 SCHEDULES := RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/schedules
@@ -34,7 +34,18 @@ docs:
 
 # Speed, as ratios measured side by side in one run: prints a table, writes target/bench/results.json.
 bench:
+	@.ci/install-redis
 	cargo bench --package tenure --bench compare --locked -- $(ONLY)
+
+# Other locks on Redis beside ours; installs them under target/peers. `ONLY="tenure redlock"` chooses.
+bench-peers:
+	@.ci/install-redis
+	@command -v npm >/dev/null || { apt-get update --quiet && apt-get install --yes --quiet npm; }
+	@python3 -c "import ensurepip" || { apt-get update --quiet && apt-get install --yes --quiet python3-venv; }
+	test -x target/peers/python/bin/python || python3 -m venv target/peers/python
+	target/peers/python/bin/pip install --quiet --disable-pip-version-check redis==8.1.0
+	npm install --silent --no-save --prefix target/peers/node ioredis@5 redlock@5.0.0-beta.2 redis-semaphore@5.8.0
+	cargo run --release --quiet --manifest-path peers/Cargo.toml --target-dir target/peers/rust -- $(ONLY)
 
 # The worlds of the model checker that take minutes.
 model:

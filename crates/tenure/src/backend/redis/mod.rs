@@ -108,7 +108,7 @@ impl Backend for Redis {
         Pending::Later(Box::pin(async move {
             let answer = client.execute(&call).await?;
             if let Reply::Waiting { .. } = answer.reply {
-                client.ear.subscription.want(&name);
+                client.ear.subscription.want();
             }
             // The server tells everyone but us of our own changes.
             if ends_anothers_lease && let Some(sink) = client.ear.sink.upgrade() {
