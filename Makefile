@@ -1,10 +1,10 @@
 # `make test` is everything that a change must pass; it installs what it needs. `make bench` measures.
-.PHONY: test toolchain fmt lint unit schedules docs bench bench-peers model fuzz torture deny
+.PHONY: test toolchain peers fmt lint unit schedules docs bench bench-peers model fuzz torture deny
 
 # Permuted schedules need their own build: a mutex of the model in place of the real one.
 SCHEDULES := RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/schedules
 
-test: toolchain fmt lint unit schedules docs
+test: toolchain peers fmt lint unit schedules docs
 
 toolchain:
 	@command -v cargo >/dev/null || { echo "install Rust first: https://rustup.rs"; exit 1; }
@@ -12,6 +12,10 @@ toolchain:
 	@.ci/install-redis
 	@cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 	@cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+
+# The libraries whose locks must exclude ours, in target/peers.
+peers:
+	@.ci/install-peers
 
 fmt:
 	cargo fmt --all --check
