@@ -46,9 +46,9 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "", "record.lua", "acquire.lua";
+    ACQUIRE = "", "acquire_free.lua", "record.lua", "acquire.lua";
     RENEW = " flags=allow-oom", "renew.lua";
-    RELEASE = " flags=allow-oom", "record.lua", "release.lua";
+    RELEASE = " flags=allow-oom", "release_unwaited.lua", "record.lua", "release.lua";
     LEAVE = " flags=allow-oom", "record.lua", "leave.lua";
     ADOPT = "", "record.lua", "adopt.lua";
     TAKE_OVER = "", "record.lua", "take_over.lua";
