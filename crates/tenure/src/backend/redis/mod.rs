@@ -170,9 +170,9 @@ impl Client {
         self.link.revive();
         let mut line = self.link.line().await?;
         let has_flags = line.server.knows_flags();
-        let mut value = send(&mut line, &call.by_hash(has_flags), call.is_tracked).await;
+        let mut value = send(&mut line, &call.by_hash(has_flags), call.is_tracked()).await;
         if matches!(&value, Ok(Value::ServerError(error)) if error.code() == "NOSCRIPT") {
-            value = send(&mut line, &call.whole(has_flags), call.is_tracked).await;
+            value = send(&mut line, &call.whole(has_flags), call.is_tracked()).await;
         }
         match value {
             Ok(Value::ServerError(refusal)) => Err(self.refused(&refusal)),

@@ -134,7 +134,7 @@ impl Store {
     fn look(&mut self, name: &Name) -> Stored {
         let lock = self.keys.lock(name);
         let mut look = redis::cmd("EVAL");
-        look.arg(LOOK).arg(4).arg(&lock).arg(&Keys::beside(&lock));
+        look.arg(LOOK).arg(4).arg(&lock).arg(&Keys::beside(&lock).map(|key| key.to_string()));
         let value = self.request(&look);
         let (lock, lock_ends, fence, fence_ends, queue, queue_ends, beats, beats_ends, keys, at) =
             redis::from_redis_value(value).expect("what was asked for, as whole numbers and texts");
