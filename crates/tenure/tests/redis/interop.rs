@@ -18,9 +18,9 @@ const LONG: &str = "600000";
 
 /// A server, a lock of another library and a domain of ours, which call the same key by the same name.
 struct World {
-    server: RedisServer,
     peer: Peer,
     domain: Domain,
+    server: RedisServer,
     key: String,
 }
 
@@ -29,7 +29,7 @@ impl World {
         let server = RedisServer::start();
         let peer = Peer::start(library, &server);
         let domain = Domain::open(&format!("{}?prefix={prefix}", server.url())).await.unwrap();
-        World { server, peer, domain, key: format!("{prefix}job") }
+        World { peer, domain, server, key: format!("{prefix}job") }
     }
 
     /// Of each library one, with either kind of prefix.
@@ -208,6 +208,22 @@ async fn what_was_ours_never_touches_theirs() {
         assert!(world.server.command(&["PTTL", &world.key]).int() > 60_000, "nobody made it shorter");
         assert_eq!(world.peer.ask("release"), "released");
     }
+}
+
+// B6
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_any_bytes_excludes_us() {
+    let server = RedisServer::start();
+    let domain = Domain::open(&server.url()).await.unwrap();
+    let theirs: [&[u8]; 5] = [b"SET", b"tenure:job", b"\xff\0 any: bytes\n", b"PX", b"600000"];
+    server.command(&theirs);
+    let holder = domain.inspect("job").await.unwrap().holder.unwrap();
+    assert!(holder.owner.is_foreign());
+    assert!(domain.lock("job").try_acquire().await.unwrap().ok().is_none());
+    // What was read of it is not what is there: it is compared, and stays.
+    let broken = domain.break_lock("job", &holder).await.unwrap();
+    assert!(matches!(broken, Release::Taken { by } if by.is_foreign()));
+    assert!(domain.lock("job").take_over().await.unwrap().is_held());
 }
 
 // B6
