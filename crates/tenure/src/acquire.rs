@@ -300,7 +300,8 @@ pub(crate) async fn send(
         bid.haunted_until = haunted_before;
     }
     let Answer { reply, server } = answer?;
-    bid.pair = (connection == backend.connection()).then_some(Pair { sent, server, connection });
+    let server = server.filter(|_| connection == backend.connection());
+    bid.pair = server.map(|server| Pair { sent, server, connection });
     Ok((reply, sent))
 }
 

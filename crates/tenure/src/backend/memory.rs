@@ -116,7 +116,7 @@ impl MemoryStore {
                 Wake::Revoked { .. } => sink.doubt(name),
             }
         }
-        Answer { reply, server: now.lease }
+        Answer { reply, server: Some(now.lease) }
     }
 
     /// The names in use that start with `prefix`.

@@ -91,11 +91,11 @@ pub enum Capability {
     LossPush,
 }
 
-/// A reply, and the store's lease clock when it was made.
+/// A reply, and the store's lease clock when it was made; `None` where it did not look at its clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) reply: Reply,
-    pub(crate) server: u64,
+    pub(crate) server: Option<u64>,
 }
 
 /// A grant that reached its waiter by a push: for `term`, made at the store's time `at`.

@@ -87,7 +87,7 @@ impl Shared {
                 }
             }
             self.watches.mind(self, &request.name, &request.op, &reply);
-            return Ok(Some(Answer { reply, server }));
+            return Ok(Some(Answer { reply, server: Some(server) }));
         }
     }
 
@@ -171,7 +171,7 @@ impl Shared {
                 continue;
             }
             let reply = record.apply(Op::Inspect, now, &mut Vec::new());
-            return Ok(Some(Answer { reply, server: now.lease }));
+            return Ok(Some(Answer { reply, server: Some(now.lease) }));
         }
     }
 

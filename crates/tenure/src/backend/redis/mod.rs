@@ -191,7 +191,7 @@ impl Client {
 
     fn answered(&self, value: Value) -> Result<Answer, Error> {
         let (answer, unheard) = script::answer(value)?;
-        self.ear.saw_time(answer.server);
+        answer.server.into_iter().for_each(|server| self.ear.saw_time(server));
         if let Some(why) = unheard
             && self.unheard.get().is_none()
         {

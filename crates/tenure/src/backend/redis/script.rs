@@ -152,7 +152,7 @@ pub(super) fn answer(value: Value) -> Result<(Answer, Option<String>), Error> {
         return Err(fault::unexpected(&value));
     };
     let mut parts = Parts(parts.into_iter());
-    let server = parts.number()?;
+    let server = parts.number_or_nil()?;
     let reply = match &*parts.text()? {
         "granted" => Reply::Granted { fence: parts.number()? },
         "done" => Reply::Done,
@@ -186,6 +186,13 @@ impl Parts {
         match self.0.next() {
             Some(Value::Int(number)) if number >= 0 => Ok(number.cast_unsigned()),
             other => Err(fault::unexpected(&other.unwrap_or(Value::Nil))),
+        }
+    }
+
+    fn number_or_nil(&mut self) -> Result<Option<u64>, Error> {
+        match self.0.as_slice().first() {
+            Some(Value::Nil) => Ok(self.0.next().and(None)),
+            _ => self.number().map(Some),
         }
     }
 

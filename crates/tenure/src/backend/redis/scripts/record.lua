@@ -3,8 +3,8 @@
 -- KEYS  lock: the holder's token, with PX · fence: the last fence that is used or reserved
 --       queue: waiter's token -> place · beats: waiter's token -> "last beat (µs), ttl (ms), whether it polls (0, 1)"
 -- ARGV  1: what stands before a session's id in the name of its channel; the rest is said by each operation
--- Every script returns the server's time (µs) first, then a word, then what belongs to it. Where a grant could not be
--- published, the reason is the last element.
+-- Every script returns the server's time (µs) first, or nil where it did not look at its clock, then a word, then what belongs to it.
+-- Where a grant could not be published, the reason is the last element.
 
 local LOCK, FENCE, QUEUE, BEATS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local CHANNELS = ARGV[1]

@@ -1,4 +1,4 @@
--- Gives back a lease that nobody waits for: the common case, before anything is set up for the others.
+-- Gives back a lease that nobody waits for: the common case, before anything is set up for the others. It needs no clock.
 
 if redis.call('GET', KEYS[1]) == ARGV[2] and redis.call('EXISTS', KEYS[3]) == 0 then
   redis.call('DEL', KEYS[1])
@@ -8,6 +8,5 @@ if redis.call('GET', KEYS[1]) == ARGV[2] and redis.call('EXISTS', KEYS[3]) == 0 
   if used > last or used < last - 63 then
     redis.call('SET', KEYS[2], math.min(math.max(used, last - 63, 0), last), 'PX', '86400000')
   end
-  local time = redis.call('TIME')
-  return { time[1] * 1000000 + time[2], 'done' }
+  return { false, 'done' }
 end

@@ -105,7 +105,7 @@ impl Scene {
             });
         let keys: BTreeMap<_, _> = shown.collect();
         assert_eq!(all.items().len(), keys.len(), "no key but those of the page: {all:?}");
-        let time = time.int().unsigned_abs();
+        let time = if time.is_nil() { 0 } else { time.int().unsigned_abs() };
         After { returned: returned.to_vec(), time, keys }
     }
 
