@@ -119,17 +119,18 @@ pub(super) fn story() -> impl Strategy<Value = Story> {
         .prop_map(|(name, has_flags, subscribed, events)| Story { name, has_flags, subscribed, events })
 }
 
-/// Mostly within the lives of leases and beats; past that of a queue (30 s) and that of a fence (a day); and back.
+/// Mostly within the lives of leases and beats, and around two beats (0.8 s) and a lapse (1.5 s); past that of a queue (30 s) and that of
+/// a fence (a day); and back.
 fn step() -> impl Strategy<Value = i64> {
     prop_oneof![
         8 => 1..50i64,
-        8 => 50..1_200i64,
-        8 => SECOND..4 * SECOND,
-        2 => Just(31 * SECOND),
-        1 => Just(HOUR),
-        1 => Just(48 * HOUR),
-        2 => -5 * SECOND..0,
-        1 => Just(-HOUR),
+        8 => 50..700i64,
+        6 => 700..950i64,
+        4 => 1_300..1_700i64,
+        4 => SECOND..4 * SECOND,
+        1 => Just(31 * SECOND),
+        1 => prop_oneof![Just(HOUR), Just(48 * HOUR)],
+        1 => prop_oneof![-5 * SECOND..0, Just(-HOUR)],
     ]
 }
 
@@ -163,9 +164,10 @@ fn place() -> impl Strategy<Value = Place> {
 
 fn floor() -> impl Strategy<Value = Floor> {
     prop_oneof![
-        3 => Just(Floor::Zero),
-        2 => (-200..200i64).prop_map(Floor::FromStart),
-        1 => (-1_000..HOUR).prop_map(|ms| Floor::FromNow(ms * 1_000)),
+        12 => Just(Floor::Zero),
+        6 => (-200..200i64).prop_map(Floor::FromStart),
+        // Seldom: after a fence from the future nobody can tell how old the last grant is.
+        1 => (-SECOND..3 * SECOND).prop_map(|ms| Floor::FromNow(ms * 1_000)),
     ]
 }
 
