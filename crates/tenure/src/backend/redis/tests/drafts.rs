@@ -4,11 +4,14 @@
 //! and a clock steps by the lives of keys. They are blind as well: nobody follows a protocol, so that whatever reaches a script is
 //! answered as the record answers it.
 
-use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use proptest::prelude::*;
+
+use super::parts::Parts;
 use crate::owner::{SessionId, Token};
-use crate::record::RANGE;
+use crate::record::{Op, RANGE, Wait};
 
 pub(super) const SESSIONS: u8 = 4;
 const TOKENS: u8 = 6;
@@ -92,6 +95,60 @@ pub(super) enum Draft {
     TakeOver { who: Who, ttl: Duration, floor: Floor, limit: Limit },
     Break { who: Who, off_by: u64 },
     Inspect,
+}
+
+impl Draft {
+    /// The operation, sent at `now` to a name in this state, by tokens that were last told these places.
+    pub(super) fn op(&self, parts: &Parts, places: &BTreeMap<Token, u64>, now: u64) -> Op {
+        let of = |who: Who| match (who, &parts.holder, parts.queue.first()) {
+            (Who::Token(number), ..) => token(number),
+            (Who::Holder, Some((holder, _)), _) => Token::from_store(holder),
+            (Who::FirstWaiter, _, Some(waiter)) => Token::from_store(&waiter.token),
+            _ => token(0),
+        };
+        let floor = |floor: Floor| match floor {
+            Floor::Zero => 0,
+            Floor::FromStart(by) => parts.start().saturating_add_signed(by),
+            Floor::FromNow(by) => now.saturating_add_signed(by),
+        };
+        let not_after = |limit: Limit| match limit {
+            Limit::Late => now - 1,
+            Limit::Ample => now + 10_000_000,
+            Limit::Unknown => u64::MAX,
+        };
+        let wait = |token: &Token, place: Place| match place {
+            Place::None => Wait::No,
+            Place::Join => Wait::Join,
+            Place::Known => places.get(token).map_or(Wait::Join, |place| Wait::Keep { place: *place }),
+            Place::First => parts.queue.first().map_or(Wait::Join, |first| Wait::Keep { place: first.place }),
+            Place::Near(by) => Wait::Keep { place: now.saturating_add_signed(by) },
+        };
+        match self.clone() {
+            Draft::Acquire { who, ttl, place, polls, floor: seen, limit } => {
+                let (token, not_after) = (of(who), not_after(limit));
+                let wait = wait(&token, place);
+                Op::Acquire { token, ttl, wait, polls, floor: floor(seen), not_after }
+            }
+            Draft::Renew { who, ttl } => Op::Renew { token: of(who), ttl },
+            Draft::Detach { who, ttl } => Op::Detach { token: of(who), ttl },
+            Draft::Release { who, used } => {
+                Op::Release { token: of(who), used: used.map_or(0, |used| parts.start() + used) }
+            }
+            Draft::Leave { who } => Op::Leave { token: of(who) },
+            Draft::Adopt { from, who, ttl, floor: seen, limit } => Op::Adopt {
+                from: of(from),
+                token: of(who),
+                ttl,
+                floor: floor(seen),
+                not_after: not_after(limit),
+            },
+            Draft::TakeOver { who, ttl, floor: seen, limit } => {
+                Op::TakeOver { token: of(who), ttl, floor: floor(seen), not_after: not_after(limit) }
+            }
+            Draft::Break { who, off_by } => Op::Break { token: of(who), fence: parts.start() + off_by },
+            Draft::Inspect => Op::Inspect,
+        }
+    }
 }
 
 pub(super) fn session(number: u8) -> SessionId {
