@@ -1,6 +1,7 @@
 //! The scripts against what they are to be: the record, and the page that says what is written where.
 
 mod agreement;
+mod compare;
 mod drafts;
 mod layout;
 mod mirror;

@@ -3,16 +3,17 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::drafts::{Event, SESSIONS, Story, session, story};
+use super::drafts::{Draft, Event, Floor, Limit, Place, SESSIONS, Story, Who, session, story};
 use super::mirror::{Mirror, Verdict};
 use super::store::Store;
 use crate::name::Name;
 
-const CASES: u32 = 250;
+const CASES: u32 = 600;
 
 /// What was compared, so that a test that looks at nothing is found out.
 #[derive(Debug, Default)]
@@ -49,6 +50,36 @@ fn the_scripts_are_the_record() {
     {
         assert!(tally.seen.get(what).is_some_and(|count| *count > 10), "{what} was hardly seen: {tally:?}");
     }
+}
+
+// R1.3: the rule of silence after an expiry, on both sides of its edges, and that a death in between ends it. Chance comes by here
+// about once in a run.
+#[test]
+fn silence_is_judged_alike_after_an_expiry() {
+    let mut store = Store::start();
+    // The lease is granted 300 ms after the second waiter's last beat, lasts for 300 ms, and is found expired then.
+    for (has_beaten_since, found_after) in [(true, 900), (false, 750), (false, 850), (false, 1_300)] {
+        let mut events = vec![join(0), join(1), join(2), Event::Step(300), take_over(3)];
+        events.extend(has_beaten_since.then(|| join(1)));
+        events.extend([Event::Step(found_after), Event::Do(Draft::Leave { who: Who::Token(4) })]);
+        for (has_flags, subscribed) in [(true, 0b0000), (false, 0b0100), (true, 0b0110)] {
+            let (name, events, mut tally) = ("orders/42", events.clone(), Tally::default());
+            let story = Story { name, has_flags, subscribed, events };
+            tell(&story, &mut store, &mut tally).unwrap();
+            assert!(tally.operations > 0 || tally.unjudged > 0);
+        }
+    }
+}
+
+fn join(number: u8) -> Event {
+    let (who, ttl) = (Who::Token(number), Duration::from_secs(10));
+    let (place, floor, limit) = (Place::Known, Floor::Zero, Limit::Ample);
+    Event::Do(Draft::Acquire { who, ttl, place, polls: false, floor, limit })
+}
+
+fn take_over(number: u8) -> Event {
+    let (who, ttl) = (Who::Token(number), Duration::from_millis(300));
+    Event::Do(Draft::TakeOver { who, ttl, floor: Floor::Zero, limit: Limit::Ample })
 }
 
 fn tell(story: &Story, store: &mut Store, tally: &mut Tally) -> Result<(), TestCaseError> {

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::drafts::{Draft, Floor, Limit, Place, Who, token};
+use super::compare::{End, Span, equal, kind, millis, same_end, take_left};
+use super::drafts::Draft;
 use super::parts::Parts;
 use super::store::{Outcome, Stored};
 use crate::backend::redis::keys::Keys;
@@ -72,55 +73,7 @@ impl Mirror {
 
     /// The operation, with the numbers of this moment.
     pub(super) fn op(&self, draft: &Draft, now: u64) -> Op {
-        let parts = Parts::of(&self.record);
-        let of = |who: Who| match (who, &parts.holder, parts.queue.first()) {
-            (Who::Token(number), ..) => token(number),
-            (Who::Holder, Some((holder, _)), _) => Token::from_store(holder),
-            (Who::FirstWaiter, _, Some(waiter)) => Token::from_store(&waiter.token),
-            _ => token(0),
-        };
-        let floor = |floor: Floor| match floor {
-            Floor::Zero => 0,
-            Floor::FromStart(by) => parts.start().saturating_add_signed(by),
-            Floor::FromNow(by) => now.saturating_add_signed(by),
-        };
-        let not_after = |limit: Limit| match limit {
-            Limit::Late => now - 1,
-            Limit::Ample => now + 10_000_000,
-            Limit::Unknown => u64::MAX,
-        };
-        let wait = |token: &Token, place: Place| match place {
-            Place::None => Wait::No,
-            Place::Join => Wait::Join,
-            Place::Known => self.places.get(token).map_or(Wait::Join, |place| Wait::Keep { place: *place }),
-            Place::First => parts.queue.first().map_or(Wait::Join, |first| Wait::Keep { place: first.place }),
-            Place::Near(by) => Wait::Keep { place: now.saturating_add_signed(by) },
-        };
-        match draft.clone() {
-            Draft::Acquire { who, ttl, place, polls, floor: seen, limit } => {
-                let (token, not_after) = (of(who), not_after(limit));
-                let wait = wait(&token, place);
-                Op::Acquire { token, ttl, wait, polls, floor: floor(seen), not_after }
-            }
-            Draft::Renew { who, ttl } => Op::Renew { token: of(who), ttl },
-            Draft::Detach { who, ttl } => Op::Detach { token: of(who), ttl },
-            Draft::Release { who, used } => {
-                Op::Release { token: of(who), used: used.map_or(0, |used| parts.start() + used) }
-            }
-            Draft::Leave { who } => Op::Leave { token: of(who) },
-            Draft::Adopt { from, who, ttl, floor: seen, limit } => Op::Adopt {
-                from: of(from),
-                token: of(who),
-                ttl,
-                floor: floor(seen),
-                not_after: not_after(limit),
-            },
-            Draft::TakeOver { who, ttl, floor: seen, limit } => {
-                Op::TakeOver { token: of(who), ttl, floor: floor(seen), not_after: not_after(limit) }
-            }
-            Draft::Break { who, off_by } => Op::Break { token: of(who), fence: parts.start() + off_by },
-            Draft::Inspect => Op::Inspect,
-        }
+        draft.op(&Parts::of(&self.record), &self.places, now)
     }
 
     /// Does what the script was asked to do, and compares everything.
@@ -292,75 +245,4 @@ impl Mirror {
         }
         equal("reply", &script, &record)
     }
-}
-
-/// When an operation happened, in ms of the server's clock.
-#[derive(Clone, Copy)]
-struct Span {
-    sent: u64,
-    /// The script's own reading.
-    at: u64,
-    looked: u64,
-}
-
-impl Span {
-    /// The end of a key that was given so long to live.
-    fn life(self, life: u64) -> End {
-        End { at_least: self.at + life, slack: self.looked - self.at }
-    }
-}
-
-/// The last millisecond of a key.
-#[derive(Clone, Copy, Debug)]
-struct End {
-    at_least: u64,
-    /// By how much the server may have read its clock later.
-    slack: u64,
-}
-
-fn same_end(what: &str, real: i64, end: Option<End>) -> Result<Option<End>, String> {
-    let Some(end) = end else {
-        return equal(&format!("end of {what}"), &real, &-2).map(|()| None);
-    };
-    match u64::try_from(real) {
-        Ok(real) if (end.at_least..=end.at_least + end.slack).contains(&real) => {
-            Ok(Some(End { at_least: real, slack: 0 }))
-        }
-        _ => Err(format!("end of {what}: {real} in Redis, {end:?} expected")),
-    }
-}
-
-fn equal<T: PartialEq + std::fmt::Debug>(what: &str, redis: &T, record: &T) -> Result<(), String> {
-    if redis == record {
-        Ok(())
-    } else {
-        Err(format!("{what}: {redis:#?} in Redis, {record:#?} in the record"))
-    }
-}
-
-/// Takes out how long a lease still lasts.
-fn take_left(reply: &mut Reply) -> Option<Duration> {
-    match reply {
-        Reply::Waiting { holding, .. }
-        | Reply::Busy { holding, .. }
-        | Reply::Seen { holding: Some(holding), .. } => Some(std::mem::take(&mut holding.left)),
-        _ => None,
-    }
-}
-
-fn kind(reply: &Reply) -> &'static str {
-    match reply {
-        Reply::Granted { .. } => "granted",
-        Reply::Waiting { .. } => "waiting",
-        Reply::Busy { .. } => "busy",
-        Reply::NotHeld { .. } => "not held",
-        Reply::Done => "done",
-        Reply::TooLate => "too late",
-        Reply::Seen { .. } => "seen",
-    }
-}
-
-/// Whole milliseconds, rounded up.
-fn millis(duration: Duration) -> u128 {
-    duration.as_nanos().div_ceil(1_000_000)
 }
