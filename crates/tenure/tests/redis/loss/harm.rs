@@ -115,7 +115,7 @@ async fn the_loss_of_the_fence_alone_is_no_loss() {
     assert_eq!(scene.command(&["DEL", FENCE]).int(), 1);
     // Harmless, and told: so everything that came before it would have been told as well.
     scene.command(&["PEXPIRE", KEY, "60000"]);
-    eventually(async || a.domain.metrics().renewals > before).await;
+    a.renews(before).await;
     assert!(guard.is_held());
     guard.release().await.expect("to release");
     assert!(a.hold("a").await.fence() > fence);
