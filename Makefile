@@ -1,10 +1,10 @@
 # `make test` is everything that a change must pass; it installs what it needs. `make bench` measures.
-.PHONY: test toolchain fmt lint unit schedules docs bench model fuzz torture deny
+.PHONY: test toolchain peers fmt lint unit schedules docs bench bench-peers model fuzz torture deny
 
 # Permuted schedules need their own build: a mutex of the model in place of the real one.
 SCHEDULES := RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/schedules
 
-test: toolchain fmt lint unit schedules docs
+test: toolchain peers fmt lint unit schedules docs
 
 toolchain:
 	@command -v cargo >/dev/null || { echo "install Rust first: https://rustup.rs"; exit 1; }
@@ -12,6 +12,10 @@ toolchain:
 	@.ci/install-redis
 	@cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 	@cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+
+# The libraries whose locks must exclude ours, in target/peers.
+peers:
+	@.ci/install-peers
 
 fmt:
 	cargo fmt --all --check
@@ -34,7 +38,18 @@ docs:
 
 # Speed, as ratios measured side by side in one run: prints a table, writes target/bench/results.json.
 bench:
+	@.ci/install-redis
 	cargo bench --package tenure --bench compare --locked -- $(ONLY)
+
+# Other locks on Redis beside ours; installs them under target/peers. `ONLY="tenure redlock"` chooses.
+bench-peers:
+	@.ci/install-redis
+	@command -v npm >/dev/null || { apt-get update --quiet && apt-get install --yes --quiet npm; }
+	@python3 -c "import ensurepip" || { apt-get update --quiet && apt-get install --yes --quiet python3-venv; }
+	test -x target/peers/python/bin/python || python3 -m venv target/peers/python
+	target/peers/python/bin/pip install --quiet --disable-pip-version-check redis==8.1.0
+	npm install --silent --no-save --prefix target/peers/node ioredis@5 redlock@5.0.0-beta.2 redis-semaphore@5.8.0
+	cargo run --release --quiet --manifest-path peers/Cargo.toml --target-dir target/peers/rust -- $(ONLY)
 
 # The worlds of the model checker that take minutes.
 model:

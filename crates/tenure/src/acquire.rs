@@ -130,13 +130,13 @@ impl Sitting<'_> {
         let give_up = start + terms.timeout();
         let is_own_limit = limit.filter(|&limit| limit > start && limit < give_up);
         let give_up = is_own_limit.unwrap_or(give_up);
-        let waits = self.seat.waits;
-        let op = |bid: &Bid, not_after| bid.op(waits, client.opened().polls(), not_after);
+        let (waits, polls) = (self.seat.waits, client.opened().polls());
+        let op = |bid: &Bid, not_after| bid.op(waits, polls, not_after);
         let error = match ask_store(client, name, bid, give_up, op).await {
             Ok((Reply::Granted { fence }, sent)) => return self.granted(fence, sent),
             Ok((Reply::Waiting { place, holding, ahead }, sent)) => {
                 bid.place = Some(place);
-                bid.due = Some(seek::due(sent, &holding, ahead, client.opened().polls()));
+                bid.due = Some(seek::due(sent, &holding, ahead, polls));
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
                 let (queued, seat) = (bid.clone(), &self.seat);
                 let is_sought = client.change(|table, after| {

@@ -271,6 +271,10 @@ impl Sink for Client {
     fn doubt_all(&self) {
         self.change(Table::doubt_all);
     }
+
+    fn unheard(&self) {
+        self.table.lock().rouse_waiting();
+    }
 }
 
 impl Drop for Client {

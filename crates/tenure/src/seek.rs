@@ -33,7 +33,7 @@ pub(crate) fn start(client: Arc<Client>, name: Name, bid: Bid, alarm: Arc<Alarm>
     tasks.spawn(async move { seek.run().await });
 }
 
-/// When a waiter asks again: with its next beat, or when the holder's lease runs out. One that can't be pushed to asks sooner, the
+/// When a waiter asks again: with its next beat, or when the holder's lease runs out. One that said that it polls asks sooner, the
 /// first of the queue most often.
 pub(crate) fn due(sent: Moment, holding: &Holding, ahead: usize, polls: bool) -> Moment {
     let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
@@ -89,7 +89,7 @@ impl Seek {
                     last_contact = sent;
                     has_failed = false;
                     backoff = Backoff::new();
-                    self.take(reply, sent)
+                    self.take(reply, sent, polls)
                 }
                 // A waiter outlasts an outage of one ttl.
                 Err(error) if error.is_transient() && self.client.clock.now() < last_contact + terms.ttl => {
@@ -118,7 +118,7 @@ impl Seek {
         self.client.clock.until(until, self.alarm.wait()).await;
     }
 
-    fn take(&mut self, reply: Reply, sent: Moment) -> Next {
+    fn take(&mut self, reply: Reply, sent: Moment, polls: bool) -> Next {
         let (client, name) = (&self.client, &self.name);
         match reply {
             Reply::Granted { fence } => {
@@ -143,7 +143,7 @@ impl Seek {
             }
             Reply::Waiting { place, ahead, holding } => {
                 self.bid.place = Some(place);
-                let due = due(sent, &holding, ahead, client.opened().polls());
+                let due = due(sent, &holding, ahead, polls);
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
                 client.change(|table, after| table.seek_busy(name, &self.bid, busy, after));
                 Next::Sleep(due)

@@ -28,10 +28,12 @@ pub struct Holder {
     /// Who it is.
     pub owner: Owner,
     /// The fence that its lease was granted with. Where the tasks of a process take turns on the lease, theirs are higher by the turn.
+    /// A lock of [another library](Owner::is_foreign) has none: what stands here is below every fence that is granted after it.
     pub fence: Fence,
-    /// When the lease was granted, by the store's clock, as its fence tells it: approximate under a high load.
+    /// When the lease was granted, by the store's clock, as its fence tells it: approximate under a high load, and without meaning
+    /// for a lock of another library.
     pub since: SystemTime,
-    /// How long the lease lasts if it is not renewed.
+    /// How long the lease lasts if it is not renewed; [`Duration::MAX`] when it has no expiry, as only locks of other libraries can.
     pub remaining: Duration,
     pub(crate) token: Token,
 }
@@ -61,7 +63,14 @@ impl fmt::Debug for Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, fence {}, for {:?} still", self.owner, self.fence, self.remaining)
+        write!(f, "{}, ", self.owner)?;
+        if !self.owner.is_foreign() {
+            write!(f, "fence {}, ", self.fence)?;
+        }
+        match self.remaining {
+            Duration::MAX => f.write_str("without expiry"),
+            remaining => write!(f, "for {remaining:?} still"),
+        }
     }
 }
 

@@ -10,11 +10,19 @@ mod cli;
 mod file;
 mod handover;
 mod memory;
+mod monitor;
+mod raw;
+mod redis;
 mod report;
 mod scratch;
+mod takers;
 mod targets;
 mod tasks;
+mod turns;
 mod worker;
+mod workers;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use report::Report;
 
@@ -29,7 +37,8 @@ fn main() {
     }
     // Cargo adds `--bench`.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    let scenarios = [memory::SCENARIOS, file::SCENARIOS, handover::SCENARIOS, cli::SCENARIOS].concat();
+    let scenarios =
+        [memory::SCENARIOS, file::SCENARIOS, handover::SCENARIOS, cli::SCENARIOS, redis::SCENARIOS].concat();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     if !scenarios.iter().any(|(name, _)| is_wanted(name)) {
         let names: Vec<_> = scenarios.iter().map(|(name, _)| *name).collect();
@@ -37,15 +46,23 @@ fn main() {
         std::process::exit(1);
     }
     let mut report = Report::default();
+    let mut failed = Vec::new();
     for (name, scenario) in scenarios.iter().filter(|(name, _)| is_wanted(name)) {
-        scenario(name, &mut report);
+        // What the others measured is not lost with it.
+        if catch_unwind(AssertUnwindSafe(|| scenario(name, &mut report))).is_err() {
+            failed.push(*name);
+        }
     }
     report.print();
-    match report.write() {
+    match report.write(&report::target_dir().join("bench")) {
         Ok(path) => println!("\nwritten to {}", path.display()),
         Err(error) => {
             eprintln!("could not write the results: {error}");
             std::process::exit(1);
         }
+    }
+    if !failed.is_empty() {
+        eprintln!("failed: {}", failed.join(", "));
+        std::process::exit(1);
     }
 }

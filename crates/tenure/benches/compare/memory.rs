@@ -31,5 +31,6 @@ fn one_name_64_tasks(scenario: &str, report: &mut Report) {
 fn rounds(tasks: usize) -> (Vec<Round>, Vec<Round>) {
     let runtime = tasks::runtime();
     let domain = runtime.block_on(Domain::open("memory:")).expect("memory opens");
-    tasks::rounds(&runtime, &domain.lock("bench"), &Arc::new(Mutex::new(())), tasks)
+    let (lock, mutex) = (domain.lock("bench"), Arc::new(Mutex::new(())));
+    tasks::rounds(&runtime, &vec![lock; tasks], &vec![mutex; tasks])
 }

@@ -14,38 +14,60 @@ struct Row {
     scenario: String,
     contender: String,
     metric: String,
-    value: f64,
+    /// What each round measured.
+    rounds: Vec<f64>,
+}
+
+impl Row {
+    fn value(&self) -> f64 {
+        percentile(&mut self.rounds.clone(), 0.5)
+    }
+
+    /// Its share of another. Rounds that took turns are compared one by one: what slowed the machine down slowed both.
+    fn share_of(&self, other: &Row) -> f64 {
+        if self.scenario != other.scenario || self.rounds.len() != other.rounds.len() {
+            return self.value() / other.value();
+        }
+        let mut shares: Vec<f64> =
+            self.rounds.iter().zip(&other.rounds).map(|(ours, theirs)| ours / theirs).collect();
+        percentile(&mut shares, 0.5)
+    }
 }
 
 impl Report {
-    /// Adds the median of what the rounds of a contender measured. The first contender that is not ours is the limit.
+    /// Adds what the rounds of a contender measured, of which the median is told. The first contender that is not ours is the limit.
     pub(crate) fn add(&mut self, scenario: &str, contender: &str, metric: &str, rounds: &[f64]) {
         self.0.push(Row {
             scenario: scenario.to_owned(),
             contender: contender.to_owned(),
             metric: metric.to_owned(),
-            value: percentile(&mut rounds.to_vec(), 0.5),
+            rounds: rounds.to_vec(),
         });
+    }
+
+    /// Scenario, contender, metric and median of each.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &str, &str, f64)> {
+        self.0.iter().map(|row| (&*row.scenario, &*row.contender, &*row.metric, row.value()))
     }
 
     /// Prints the table; behind a rate or a time of ours, what it is of the limit's. Then the targets.
     pub(crate) fn print(&self) {
         println!(
-            "\n{:<28} {:<14} {:<16} {:>14} {:>10}",
+            "\n{:<28} {:<16} {:<21} {:>14} {:>10}",
             "scenario", "contender", "metric", "value", "of limit"
         );
         for row in &self.0 {
-            let Row { scenario, contender, metric, value } = row;
-            let digits = if *value < 100.0 { 2 } else { 0 };
+            let (Row { scenario, contender, metric, .. }, value) = (row, row.value());
+            let digits = if value < 100.0 { 2 } else { 0 };
             let share = self.of_limit(row).map_or(String::new(), |share| format!("{share:.2}"));
-            println!("{scenario:<28} {contender:<14} {metric:<16} {value:>14.digits$} {share:>10}");
+            println!("{scenario:<28} {contender:<16} {metric:<21} {value:>14.digits$} {share:>10}");
         }
-        println!("\n{:<28} {:<16} {:<44} {:>6}", "scenario", "metric", "target", "is");
+        println!("\n{:<28} {:<21} {:<44} {:>6}", "scenario", "metric", "target", "is");
         for target in TARGETS {
             if let Some(value) = self.measured(target) {
                 let (Target { scenario, metric, .. }, text) = (target, text_of(target));
                 let verdict = if target.bound.is_met(value) { "met" } else { "not met" };
-                println!("{scenario:<28} {metric:<16} {text:<44} {value:>6.2} {verdict}");
+                println!("{scenario:<28} {metric:<21} {text:<44} {value:>6.2} {verdict}");
             }
         }
     }
@@ -55,26 +77,26 @@ impl Report {
             |row: &&Row| row.scenario == ours.scenario && row.metric == ours.metric && row.contender != OURS;
         let is_compared = ours.contender == OURS && !ours.metric.ends_with("_ratio");
         let limit = self.0.iter().find(is_limit).filter(|_| is_compared)?;
-        Some(ours.value / limit.value)
+        Some(ours.share_of(limit))
     }
 
     /// What a target is about; `None` when it was not measured.
     fn measured(&self, target: &Target) -> Option<f64> {
-        let value = |scenario: &str, contender: &str, metric: &str| {
+        let row = |scenario: &str, contender: &str, metric: &str| {
             let is_it =
                 |row: &&Row| row.scenario == scenario && row.contender == contender && row.metric == metric;
-            self.0.iter().find(is_it).map(|row| row.value)
+            self.0.iter().find(is_it)
         };
-        let ours = value(target.scenario, OURS, target.metric)?;
+        let ours = row(target.scenario, OURS, target.metric)?;
         match target.beside {
-            Some((scenario, contender, metric)) => Some(ours / value(scenario, contender, metric)?),
-            None => Some(ours),
+            Some((scenario, contender, metric)) => Some(ours.share_of(row(scenario, contender, metric)?)),
+            None => Some(ours.value()),
         }
     }
 
-    /// Writes `target/bench/results.json`.
-    pub(crate) fn write(&self) -> std::io::Result<PathBuf> {
-        let rows = self.0.iter().map(|Row { scenario, contender, metric, value }| {
+    /// Writes `results.json` into a folder.
+    pub(crate) fn write(&self, folder: &Path) -> std::io::Result<PathBuf> {
+        let rows = self.rows().map(|(scenario, contender, metric, value)| {
             format!(
                 "  {{\"scenario\": \"{scenario}\", \"contender\": \"{contender}\", \"metric\": \"{metric}\", \"value\": {value}}}"
             )
@@ -82,8 +104,7 @@ impl Report {
         let mut json = String::from("[\n");
         let _ = writeln!(json, "{}", rows.collect::<Vec<_>>().join(",\n"));
         json.push_str("]\n");
-        let folder = target_dir().join("bench");
-        std::fs::create_dir_all(&folder)?;
+        std::fs::create_dir_all(folder)?;
         let path = folder.canonicalize()?.join("results.json");
         std::fs::write(&path, json)?;
         Ok(path)

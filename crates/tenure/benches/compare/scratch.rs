@@ -22,13 +22,13 @@ impl Scratch {
 
     /// The domain of this directory.
     pub(crate) fn url(&self) -> String {
-        url(&self.0)
+        format!("file://{}", text(&self.0))
     }
 }
 
-/// The domain of a directory.
-pub(crate) fn url(dir: &Path) -> String {
-    format!("file://{}", dir.display())
+/// A path as an argument.
+pub(crate) fn text(dir: &Path) -> String {
+    dir.to_str().expect("a directory for temporary files has a readable name").to_owned()
 }
 
 impl Drop for Scratch {

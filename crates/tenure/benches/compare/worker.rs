@@ -4,57 +4,38 @@
 //! go), and tells its parent when all is over. It ends by itself, whatever becomes of the others.
 
 use std::fs::File;
-use std::io::{BufRead, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-use tenure::Domain;
-
-use crate::scratch;
+use crate::redis;
+use crate::takers::{ready, script_turns, tenure_turns};
+use crate::turns::{Turn, now};
 
 /// The first argument of a worker.
 pub(crate) const ARGUMENT: &str = "--worker";
 
-/// After its end is due, how long a worker may take to come to it.
-const GRACE: Duration = Duration::from_secs(5);
-
-/// A turn of a worker: its number among all turns of all, and CLOCK_MONOTONIC in ns right after it began and right before it was ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
-    pub(crate) order: u64,
-    pub(crate) acquired: u64,
-    pub(crate) released: u64,
+/// A process of this kind. It gets the place where it meets the others, its number among them, and how long it keeps what it got.
+pub(crate) fn command(kind: &str, place: &str, index: usize, hold: Duration) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command.args([ARGUMENT, kind, place, &index.to_string(), &hold.as_micros().to_string()]);
+    command
 }
 
-impl Turn {
-    pub(crate) const BYTES: usize = 24;
-
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
-        let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        Turn { order: number(0), acquired: number(8), released: number(16) }
-    }
-
-    fn to_bytes(self) -> impl Iterator<Item = u8> {
-        [self.order, self.acquired, self.released].into_iter().flat_map(u64::to_le_bytes)
-    }
-}
-
-/// CLOCK_MONOTONIC in ns: the same in all processes.
-pub(crate) fn now() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
-}
-
-/// What a worker is: the arguments are its kind, the directory and its number.
+/// What a worker is: the arguments are those of [`command`].
 pub(crate) fn work(kind: &str, mut arguments: impl Iterator<Item = String>) {
-    let dir = PathBuf::from(arguments.next().expect("a directory"));
-    let index = arguments.next().and_then(|index| index.parse().ok()).expect("a number");
+    let place = arguments.next().expect("a directory or a URL");
+    let mut number = || arguments.next().and_then(|number| number.parse().ok()).expect("a number");
+    let (index, hold) = (number(), Duration::from_micros(number()));
     let turns = match kind {
-        "tenure" => tenure_turns(&dir),
-        "fifo-pingpong" => pingpong_turns(&dir, index),
-        "flock" => flock_turns(&dir, index),
+        "tenure" => block_on(tenure_turns(&place, hold)),
+        "fifo-pingpong" => pingpong_turns(Path::new(&place), index),
+        "flock" => flock_turns(Path::new(&place), index),
+        "raw-script" => block_on(script_turns(&place)),
+        "holder" => return block_on(redis::hold(&place, index)),
+        "held" => return redis::held::work(&place),
         other => panic!("no worker is called {other}"),
     };
     let bytes: Vec<u8> = turns.into_iter().flat_map(Turn::to_bytes).collect();
@@ -62,37 +43,9 @@ pub(crate) fn work(kind: &str, mut arguments: impl Iterator<Item = String>) {
     let _ = std::io::stdout().write_all(&bytes);
 }
 
-/// Says that this worker is ready, and waits until all are; returns when to end.
-fn ready() -> u64 {
-    let mut line = String::new();
-    let mut stdout = std::io::stdout();
-    let is_told = stdout.write_all(b"r").and_then(|()| stdout.flush()).is_ok()
-        && std::io::stdin().lock().read_line(&mut line).is_ok();
-    let Some(until) = line.trim().parse().ok().filter(|_| is_told) else { std::process::exit(1) };
-    std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_nanos(until - now().min(until)) + GRACE);
-        std::process::exit(1);
-    });
-    until
-}
-
-/// A client of its own with a single task, so that each turn goes through the store.
-fn tenure_turns(dir: &Path) -> Vec<Turn> {
+fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let domain = Domain::open(&scratch::url(dir)).await.expect("a directory of our own opens");
-        let (lock, mut turns) = (domain.lock("bench"), Vec::with_capacity(1 << 16));
-        let until = ready();
-        while now() < until {
-            let guard = lock.acquire().await.expect("the directory can be used");
-            let acquired = now();
-            let order = guard.fence().get();
-            let released = now();
-            guard.release().await.expect("the directory can be used");
-            turns.push(Turn { order, acquired, released });
-        }
-        turns
-    })
+    runtime.block_on(future)
 }
 
 /// Two processes, whatever else is measured: each waits for a byte from the other, and passes it back.
@@ -107,6 +60,7 @@ fn pingpong_turns(dir: &Path, index: u64) -> Vec<Turn> {
     let (mut order, mut byte, mut turns) = (index, [GO_ON], Vec::with_capacity(1 << 16));
     let until = ready();
     loop {
+        let asked = now();
         if order > 0 {
             mine.read_exact(&mut byte).expect("the pipe can be read");
         }
@@ -120,7 +74,7 @@ fn pingpong_turns(dir: &Path, index: u64) -> Vec<Turn> {
         }
         let released = now();
         theirs.write_all(&byte).expect("the pipe can be written");
-        turns.push(Turn { order, acquired, released });
+        turns.push(Turn { order, asked, acquired, released });
         order += 2;
     }
 }
@@ -144,6 +98,7 @@ fn flock_turns(dir: &Path, index: u64) -> Vec<Turn> {
             std::thread::yield_now();
             continue;
         }
+        let asked = now();
         file.lock().expect("the file can be locked");
         let acquired = now();
         let order = read()[0] + 1;
@@ -151,7 +106,7 @@ fn flock_turns(dir: &Path, index: u64) -> Vec<Turn> {
         file.write_all_at(&bytes, 0).expect("the file can be written");
         let released = now();
         file.unlock().expect("the file can be unlocked");
-        turns.push(Turn { order, acquired, released });
+        turns.push(Turn { order, asked, acquired, released });
     }
     turns
 }

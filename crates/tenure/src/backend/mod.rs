@@ -117,6 +117,9 @@ pub(crate) trait Sink: Send + Sync {
 
     /// Something may have happened to any lease, or to any waiter, without being told: verify them all.
     fn doubt_all(&self);
+
+    /// Grants may have been made without being told: whoever waits asks again.
+    fn unheard(&self);
 }
 
 /// An answer that is there, or will be. In-process stores answer at once, also in a drop and outside a runtime.

@@ -163,6 +163,15 @@ impl Table {
         true
     }
 
+    /// Grants may have been pushed without being heard: every background task asks again.
+    pub(crate) fn rouse_waiting(&self) {
+        for cohort in self.cohorts.values() {
+            if let Phase::Seeking(seeking) = &cohort.phase {
+                seeking.alarm.ring();
+            }
+        }
+    }
+
     fn has_parted(&self, token: &Token) -> bool {
         self.parted.iter().any(|(_, parted)| parted == token)
     }

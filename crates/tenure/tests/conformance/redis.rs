@@ -1,6 +1,6 @@
 //! A Redis server of its own for each case, and a proxy in front of it for each client: its line can be cut, and replies can be lost.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,6 +15,8 @@ use crate::doomed;
 
 struct OneServer {
     server: Arc<RedisServer>,
+    /// What is still at work for a case that is over may find the next one's server at its port: it finds other names there.
+    prefix: u64,
     credentials: &'static str,
     killer: Option<Killer>,
     /// A guard or a task may outlive its client: nobody's line ends before the case.
@@ -23,8 +25,10 @@ struct OneServer {
 
 impl OneServer {
     fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         OneServer {
             server: Arc::new(RedisServer::start()),
+            prefix: NEXT.fetch_add(1, Ordering::Relaxed),
             credentials: "",
             killer: None,
             lines: Mutex::default(),
@@ -49,7 +53,7 @@ impl OneServer {
     }
 
     fn url(&self, port: u16) -> String {
-        format!("redis://{}127.0.0.1:{port}", self.credentials)
+        format!("redis://{}127.0.0.1:{port}?prefix=case-{}:", self.credentials, self.prefix)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Network;
 use super::connection;
-use rustix::net::{Shutdown, shutdown};
+use rustix::net::{Shutdown, listen, shutdown};
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::UnboundedReceiver;
+
+const BACKLOG: i32 = 1024;
 
 /// How the network is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,18 +55,17 @@ impl Listener {
 
     /// Until nobody can give orders any more.
     pub(super) fn run(self, mut orders: UnboundedReceiver<Order>) {
-        let port = self.port();
         let network = self.network;
         self.runtime.block_on(async move {
-            let mut socket = Some(self.socket);
+            let (mut socket, mut refusing) = (Some(self.socket), None);
             loop {
                 tokio::select! {
                     order = orders.recv() => {
                         let Some(Order { mode, done }) = order else { return };
                         if mode == Mode::Cut {
-                            refuse(socket.take());
-                        } else if socket.is_none() {
-                            socket = Some(bind_again(port).await);
+                            refusing = socket.take().map(refuse).or(refusing);
+                        } else {
+                            socket = refusing.take().map(accept_again).or(socket);
                         }
                         network.mode.send_replace(mode);
                         done.send(()).expect("whoever ordered it waits");
@@ -90,23 +91,19 @@ async fn accept(socket: Option<&TcpListener>) -> TcpStream {
     }
 }
 
-/// Closing is not enough: another thread may be starting a process, which has all descriptors until it executes its program.
-fn refuse(socket: Option<TcpListener>) {
-    if let Some(socket) = socket {
-        shutdown(&socket, Shutdown::Both).expect("a listener can be shut down");
-    }
+/// Refuses connections, and keeps the port: another proxy would get it, and with it our clients. Closing would not be enough either:
+/// another thread may be starting a process, which has all descriptors until it executes its program.
+fn refuse(socket: TcpListener) -> std::net::TcpListener {
+    let socket = socket.into_std().expect("a socket that the runtime can do without");
+    shutdown(&socket, Shutdown::Both).expect("a listener can be shut down");
+    socket
+}
+
+fn accept_again(socket: std::net::TcpListener) -> TcpListener {
+    listen(&socket, BACKLOG).expect("a socket can listen again");
+    TcpListener::from_std(socket).expect("a socket for the runtime")
 }
 
 async fn bind(port: u16) -> io::Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await
-}
-
-/// The port may be somebody's for a moment: whoever looks for a free one binds it to try.
-async fn bind_again(port: u16) -> TcpListener {
-    loop {
-        match bind(port).await {
-            Ok(socket) => return socket,
-            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
-        }
-    }
 }

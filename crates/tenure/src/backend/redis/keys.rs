@@ -4,6 +4,9 @@
 //! each other (B6). The side keys stand in braces around it, which puts them into its slot on a cluster. In names `{`, `}` and `%`
 //! are encoded, and a prefix has no braces: a lock's key never has a tag of its own, and never looks like a side key.
 
+use std::fmt;
+use std::sync::Arc;
+
 use percent_encoding::percent_decode_str;
 
 use crate::name::Name;
@@ -17,12 +20,25 @@ const GLOB: [char; 6] = ['*', '?', '[', ']', '^', '\\'];
 pub(super) struct Keys {
     prefix: String,
     /// What stands before a session's id in the name of its channel.
-    channels: String,
+    channels: Arc<str>,
+}
+
+/// A side key of a lock's key.
+pub(super) struct Beside<'a> {
+    lock: &'a str,
+    what: &'static str,
+}
+
+impl fmt::Display for Beside<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Beside { lock, what } = self;
+        write!(f, "{{{lock}}}:{what}")
+    }
 }
 
 impl Keys {
     pub(super) fn new(prefix: &str) -> Self {
-        Keys { prefix: prefix.to_owned(), channels: format!("{prefix}grants:") }
+        Keys { prefix: prefix.to_owned(), channels: format!("{prefix}grants:").into() }
     }
 
     /// What holds the token.
@@ -31,11 +47,11 @@ impl Keys {
     }
 
     /// The side keys of a lock's key: its last fence, its queue, the beats of its waiters.
-    pub(super) fn beside(lock: &str) -> [String; 3] {
-        ["fence", "queue", "beats"].map(|what| format!("{{{lock}}}:{what}"))
+    pub(super) fn beside(lock: &str) -> [Beside<'_>; 3] {
+        ["fence", "queue", "beats"].map(|what| Beside { lock, what })
     }
 
-    pub(super) fn channels(&self) -> &str {
+    pub(super) fn channels(&self) -> &Arc<str> {
         &self.channels
     }
 
@@ -100,7 +116,7 @@ mod tests {
         let lock = keys.lock(&name("orders/42"));
         assert_eq!(lock, "tenure:orders/42");
         assert_eq!(
-            Keys::beside(&lock),
+            Keys::beside(&lock).map(|key| key.to_string()),
             ["{tenure:orders/42}:fence", "{tenure:orders/42}:queue", "{tenure:orders/42}:beats"]
         );
         assert_eq!(
@@ -119,7 +135,7 @@ mod tests {
             let lock = keys.lock(&name(text));
             assert!(!lock.contains(['{', '}']), "{lock} has a tag of its own");
             assert_eq!(keys.name(&lock), Some(name(text)));
-            assert_eq!(keys.name_of_queue(&Keys::beside(&lock)[1]), Some(name(text)));
+            assert_eq!(keys.name_of_queue(&Keys::beside(&lock)[1].to_string()), Some(name(text)));
             assert!(locks.insert(lock.clone()), "{lock} twice");
         }
     }

@@ -12,6 +12,8 @@ mod scan;
 mod script;
 mod server;
 mod subscription;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -105,7 +107,7 @@ impl Backend for Redis {
         Pending::Later(Box::pin(async move {
             let answer = client.execute(&call).await?;
             if let Reply::Waiting { .. } = answer.reply {
-                client.ear.subscription.want(&name);
+                client.ear.subscription.want();
             }
             // The server tells everyone but us of our own changes.
             if ends_anothers_lease && let Some(sink) = client.ear.sink.upgrade() {
@@ -168,9 +170,9 @@ impl Client {
         self.link.revive();
         let mut line = self.link.line().await?;
         let has_flags = line.server.knows_flags();
-        let mut value = send(&mut line, &call.by_hash(has_flags), call.is_tracked).await;
+        let mut value = send(&mut line, &call.by_hash(has_flags), call.is_tracked()).await;
         if matches!(&value, Ok(Value::ServerError(error)) if error.code() == "NOSCRIPT") {
-            value = send(&mut line, &call.whole(has_flags), call.is_tracked).await;
+            value = send(&mut line, &call.whole(has_flags), call.is_tracked()).await;
         }
         match value {
             Ok(Value::ServerError(refusal)) => Err(self.refused(&refusal)),

@@ -4,10 +4,10 @@
 //! Servers from 7.0 on get a first line that names a script's flags: without it, a script on a read-only replica may read before it is
 //! refused, and answer a false "not held"; with it, release and renewal go on when the server is out of memory.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisWrite, Value};
 
 use super::fault;
 use super::keys::Keys;
@@ -16,6 +16,10 @@ use crate::error::Error;
 use crate::name::Name;
 use crate::owner::Token;
 use crate::record::{Holding, Op, Reply, Wait};
+
+/// How many words a command has at the most, and how many bytes besides the lock's key; both are only reserved.
+const MOST_WORDS: usize = 16;
+const USUAL_BYTES: usize = 320;
 
 /// The same script for servers that know flags, and for those that don't.
 struct Scripts {
@@ -46,9 +50,9 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "", "record.lua", "acquire.lua";
+    ACQUIRE = "", "acquire_free.lua", "record.lua", "acquire.lua";
     RENEW = " flags=allow-oom", "renew.lua";
-    RELEASE = " flags=allow-oom", "record.lua", "release.lua";
+    RELEASE = " flags=allow-oom", "release_unwaited.lua", "record.lua", "release.lua";
     LEAVE = " flags=allow-oom", "record.lua", "leave.lua";
     ADOPT = "", "record.lua", "adopt.lua";
     TAKE_OVER = "", "record.lua", "take_over.lua";
@@ -59,111 +63,87 @@ scripts! {
 /// An operation on a name, ready to be sent.
 pub(super) struct Call {
     script: &'static Scripts,
-    /// The number of keys, and all that follows.
-    words: Vec<Word>,
-    /// Its key is to be tracked.
-    pub(super) is_tracked: bool,
-}
-
-enum Word {
-    Text(String),
-    Token(Token),
-    Number(u64),
-    Static(&'static str),
+    lock: String,
+    /// What stands before a session's id in the name of its channel.
+    channels: Arc<str>,
+    op: Op,
 }
 
 impl Call {
     pub(super) fn new(keys: &Keys, name: &Name, op: Op) -> Self {
-        let lock = keys.lock(name);
-        let is_tracked = matches!(op, Op::Renew { .. });
-        let (script, mut words) = match &op {
-            Op::Renew { .. } | Op::Detach { .. } => (&RENEW, vec![Word::Number(1)]),
-            _ => {
-                let beside = Keys::beside(&lock).map(Word::Text);
-                let mut words = Vec::with_capacity(14);
-                words.extend([Word::Number(4), Word::Text(lock.clone())]);
-                words.extend(beside);
-                words.push(Word::Text(keys.channels().to_owned()));
-                let script = match &op {
-                    Op::Acquire { .. } => &ACQUIRE,
-                    Op::Release { .. } => &RELEASE,
-                    Op::Leave { .. } => &LEAVE,
-                    Op::Adopt { .. } => &ADOPT,
-                    Op::TakeOver { .. } => &TAKE_OVER,
-                    Op::Break { .. } => &BREAK,
-                    _ => &INSPECT,
-                };
-                (script, words)
-            }
+        let script = match &op {
+            Op::Acquire { .. } => &ACQUIRE,
+            Op::Renew { .. } | Op::Detach { .. } => &RENEW,
+            Op::Release { .. } => &RELEASE,
+            Op::Leave { .. } | Op::Death { .. } => &LEAVE,
+            Op::Adopt { .. } => &ADOPT,
+            Op::TakeOver { .. } => &TAKE_OVER,
+            Op::Break { .. } => &BREAK,
+            Op::Inspect => &INSPECT,
         };
-        match op {
-            Op::Acquire { token, ttl, wait, polls, floor, not_after } => words.extend([
-                Word::Token(token),
-                millis(ttl),
-                match wait {
-                    Wait::No => Word::Static("no"),
-                    Wait::Join => Word::Static("join"),
-                    Wait::Keep { place } => Word::Number(place),
-                },
-                Word::Number(u64::from(polls)),
-                Word::Number(floor),
-                Word::Number(not_after),
-            ]),
-            Op::Renew { token, ttl } | Op::Detach { token, ttl } => {
-                words.extend([Word::Text(lock), Word::Token(token), millis(ttl)]);
-            }
-            Op::Release { token, used } => words.extend([Word::Token(token), Word::Number(used)]),
-            Op::Leave { token } => words.push(Word::Token(token)),
-            Op::Adopt { from, token, ttl, floor, not_after } => words.extend([
-                Word::Token(from),
-                Word::Token(token),
-                millis(ttl),
-                Word::Number(floor),
-                Word::Number(not_after),
-            ]),
-            Op::TakeOver { token, ttl, floor, not_after } => {
-                words.extend([Word::Token(token), millis(ttl), Word::Number(floor), Word::Number(not_after)]);
-            }
-            Op::Break { token, fence } => words.extend([Word::Token(token), Word::Number(fence)]),
-            Op::Inspect | Op::Death { .. } => {}
-        }
-        Call { script, words, is_tracked }
+        Call { script, lock: keys.lock(name), channels: Arc::clone(keys.channels()), op }
+    }
+
+    /// Whether its key is to be tracked.
+    pub(super) fn is_tracked(&self) -> bool {
+        matches!(self.op, Op::Renew { .. })
     }
 
     /// The command that calls the script by its hash.
     pub(super) fn by_hash(&self, has_flags: bool) -> Cmd {
-        let mut cmd = Cmd::with_capacity(self.words.len() + 2, 512);
-        cmd.arg("EVALSHA").arg(&self.script(has_flags).hash);
-        self.finish(cmd)
+        self.command("EVALSHA", &self.script(has_flags).hash, 0)
     }
 
     /// The command that sends the script itself, which the server then knows.
     pub(super) fn whole(&self, has_flags: bool) -> Cmd {
-        let mut cmd = Cmd::new();
-        cmd.arg("EVAL").arg(self.script(has_flags).code);
-        self.finish(cmd)
+        let code = self.script(has_flags).code;
+        self.command("EVAL", code, code.len())
     }
 
     fn script(&self, has_flags: bool) -> &Script {
         if has_flags { &self.script.flagged } else { &self.script.plain }
     }
 
-    fn finish(&self, mut cmd: Cmd) -> Cmd {
-        for word in &self.words {
-            match word {
-                Word::Text(text) => cmd.arg(text),
-                Word::Token(token) => cmd.arg(token.as_str()),
-                Word::Number(number) => cmd.arg(number),
-                Word::Static(text) => cmd.arg(text),
-            };
+    fn command(&self, verb: &str, script: &str, more: usize) -> Cmd {
+        let mut cmd = Cmd::with_capacity(MOST_WORDS, more + 4 * self.lock.len() + USUAL_BYTES);
+        cmd.arg(verb).arg(script);
+        if let Op::Renew { token, ttl } | Op::Detach { token, ttl } = &self.op {
+            cmd.arg(1).arg(&self.lock).arg(token.as_str()).arg(millis(*ttl));
+            return cmd;
         }
+        cmd.arg(4).arg(&self.lock);
+        for key in Keys::beside(&self.lock) {
+            cmd.write_arg_fmt(key);
+        }
+        cmd.arg(&*self.channels);
+        match &self.op {
+            Op::Acquire { token, ttl, wait, polls, floor, not_after } => {
+                cmd.arg(token.as_str()).arg(millis(*ttl));
+                match wait {
+                    Wait::No => cmd.arg("no"),
+                    Wait::Join => cmd.arg("join"),
+                    Wait::Keep { place } => cmd.arg(place),
+                };
+                cmd.arg(u8::from(*polls)).arg(floor).arg(not_after)
+            }
+            Op::Release { token, used } => cmd.arg(token.as_str()).arg(used),
+            Op::Leave { token } | Op::Death { token } => cmd.arg(token.as_str()),
+            Op::Adopt { from, token, ttl, floor, not_after } => {
+                cmd.arg(from.as_str()).arg(token.as_str()).arg(millis(*ttl)).arg(floor).arg(not_after)
+            }
+            Op::TakeOver { token, ttl, floor, not_after } => {
+                cmd.arg(token.as_str()).arg(millis(*ttl)).arg(floor).arg(not_after)
+            }
+            Op::Break { token, fence } => cmd.arg(token.as_str()).arg(fence),
+            Op::Renew { .. } | Op::Detach { .. } | Op::Inspect => &mut cmd,
+        };
         cmd
     }
 }
 
 /// Whole milliseconds, rounded up: a store never ends a lease before its client's deadline (I2).
-fn millis(ttl: Duration) -> Word {
-    Word::Number(u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX / 2))
+fn millis(ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX / 2)
 }
 
 /// What a script answered; and why a grant could not be published, if one could not.

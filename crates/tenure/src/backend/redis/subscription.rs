@@ -2,8 +2,8 @@
 //!
 //! Apart from the commands, because what a server says about subscriptions unasked would shift their replies. It is made when somebody
 //! first waits, and ends when nobody has waited for a while. While it does not stand, waiters say that they poll, so nobody takes
-//! them for dead; as soon as it stands, everyone who began to wait before is woken to beat once, because a grant may have been
-//! published to nobody.
+//! them for dead; when it begins to stand, and when it breaks, everyone who waits is woken to beat once, because a grant may have
+//! been published to nobody.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use super::keys::Keys;
 use super::link::{Ended, Pace, watch_over};
 use crate::backend::{Grant, Sink};
 use crate::error::{Error, ErrorKind};
-use crate::name::{Name, NameMap};
+use crate::name::Name;
 use crate::owner::{SessionId, Token};
 
 /// How long a subscription outlives its last waiter.
@@ -39,8 +39,6 @@ struct State {
     phase: Phase,
     /// When somebody last had to wait.
     last_wait: Option<Instant>,
-    /// Who began to wait before it stood.
-    unheard: NameMap<()>,
     bell: Option<Arc<Notify>>,
 }
 
@@ -78,23 +76,19 @@ impl Subscription {
         }
     }
 
-    /// Somebody waits for this name.
-    pub(super) fn want(self: &Arc<Self>, name: &Name) {
+    /// Somebody waits.
+    pub(super) fn want(self: &Arc<Self>) {
         let mut state = self.state();
         state.last_wait = Some(Instant::now());
-        match state.phase {
-            Phase::Stands | Phase::Refused(_) => {}
-            Phase::Connecting => drop(state.unheard.insert(name.clone(), ())),
-            Phase::None => {
-                state.unheard.insert(name.clone(), ());
-                state.phase = Phase::Connecting;
-                let listening = Listening { subscription: Arc::downgrade(self), has_ended: false };
-                drop(state);
-                match Handle::try_current() {
-                    Ok(runtime) => drop(runtime.spawn(listening.run())),
-                    Err(_) => drop(listening),
-                }
-            }
+        if !matches!(state.phase, Phase::None) {
+            return;
+        }
+        state.phase = Phase::Connecting;
+        drop(state);
+        let listening = Listening { subscription: Arc::downgrade(self), has_ended: false };
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(listening.run())),
+            Err(_) => drop(listening),
         }
     }
 
@@ -127,10 +121,14 @@ impl Subscription {
         let mut state = self.state();
         state.phase = Phase::Stands;
         state.bell = Some(bell);
-        let unheard = std::mem::take(&mut state.unheard);
         drop(state);
+        self.rouse();
+    }
+
+    /// Whoever waits may have missed its turn.
+    fn rouse(&self) {
         if let Some(sink) = self.sink.upgrade() {
-            unheard.keys().for_each(|name| sink.doubt(name));
+            sink.unheard();
         }
     }
 
@@ -139,12 +137,13 @@ impl Subscription {
         let mut state = self.state();
         state.bell = None;
         state.phase = phase;
+        drop(state);
+        self.rouse();
     }
 
     fn refused(&self, error: Error) {
         tracing::warn!(target: "tenure", %error, "redis does not let waiters subscribe; they ask again and again instead");
         self.broke(Phase::Refused(error));
-        self.state().unheard.clear();
     }
 
     fn heard(&self, push: &PushInfo) {

@@ -23,8 +23,9 @@ end
 
 -- A second acquire, and a beat, keep the place that the queue knows.
 local place = call('ZSCORE', QUEUE, token) or tonumber(wait) or math.max(now, (last[2] or 0) + 1)
-call('ZADD', QUEUE, place, token)
+-- The beat first: the queue was read, and is one, but the beats may be something else, and then nothing must have changed.
 call('HSET', BEATS, token, string.format('%.0f %d %s', now, ttl, polls))
+call('ZADD', QUEUE, place, token)
 call('PEXPIRE', QUEUE, QUEUE_LIFE)
 call('PEXPIRE', BEATS, QUEUE_LIFE)
 if not holder then

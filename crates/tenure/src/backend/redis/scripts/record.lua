@@ -36,9 +36,11 @@ local function reserve(last, floor)
   return fence
 end
 
+-- Fences first: where their key is something else, the script ends there, and must have changed nothing.
 local function grant(token, ttl, floor)
+  local fence = reserve(last_fence(), floor)
   call('SET', LOCK, token, 'PX', ttl)
-  return { now, 'granted', reserve(last_fence(), floor) }
+  return { now, 'granted', fence }
 end
 
 -- The holder's own lease: never shorter than it was.

@@ -1,0 +1,110 @@
+//! The scripts are the record in Lua: whatever happens, in whatever order and on whatever clock, both answer alike, keep the same, and
+//! tell the same sessions the same. The Rust side is the specification.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+use super::drafts::{Event, SESSIONS, Story, session, story};
+use super::mirror::{Mirror, Verdict};
+use super::store::Store;
+use crate::name::Name;
+
+const CASES: u32 = 250;
+
+/// What was compared, so that a test that looks at nothing is found out.
+#[derive(Debug, Default)]
+struct Tally {
+    operations: usize,
+    stories: usize,
+    /// Stories that ended early because a key ended while a script ran.
+    unjudged: usize,
+    seen: BTreeMap<&'static str, usize>,
+}
+
+impl Tally {
+    fn count(&mut self, what: &'static str, by: usize) {
+        *self.seen.entry(what).or_default() += by;
+    }
+}
+
+// R1.1, R1.2, R1.6, R2.2, R2.4, R2.9, B1
+#[test]
+fn the_scripts_are_the_record() {
+    let (store, tally) = (RefCell::new(Store::start()), RefCell::new(Tally::default()));
+    proptest!(ProptestConfig::with_cases(CASES), |(story in story())| {
+        tell(&story, &mut store.borrow_mut(), &mut tally.borrow_mut())?;
+    });
+    let tally = tally.into_inner();
+    println!("{tally:?}");
+    if tally.stories < CASES as usize {
+        return;
+    }
+    assert!(tally.unjudged * 2 < tally.stories, "most stories are judged to their end: {tally:?}");
+    for what in ["granted", "waiting", "busy", "not held", "done", "too late", "seen"]
+        .into_iter()
+        .chain(["lock", "fence", "queue", "messages", "deaths"])
+    {
+        assert!(tally.seen.get(what).is_some_and(|count| *count > 10), "{what} was hardly seen: {tally:?}");
+    }
+}
+
+fn tell(story: &Story, store: &mut Store, tally: &mut Tally) -> Result<(), TestCaseError> {
+    let name = Name::new(story.name).expect("a name");
+    let mut mirror = Mirror::new(name.clone());
+    store.reset();
+    store.has_flags = story.has_flags;
+    for number in (0..SESSIONS).filter(|number| story.subscribed >> number & 1 == 1) {
+        store.subscribe(&session(number), true);
+    }
+    tally.stories += 1;
+    for (index, event) in story.events.iter().enumerate() {
+        let draft = match event {
+            Event::Do(draft) => draft,
+            Event::Step(millis) => {
+                store.step(*millis);
+                continue;
+            }
+            Event::Subscribe(number) => {
+                store.subscribe(&session(*number), true);
+                continue;
+            }
+            Event::Unsubscribe(number) => {
+                store.subscribe(&session(*number), false);
+                continue;
+            }
+            Event::FlushAll => {
+                store.flush_all();
+                mirror.clear();
+                continue;
+            }
+            Event::ScriptFlush => {
+                store.forget_scripts();
+                continue;
+            }
+        };
+        let op = mirror.op(draft, store.now());
+        let outcome = store.execute(&name, op.clone());
+        match mirror.compare(&op, &store.subscribed, &outcome) {
+            Ok(Verdict::Equal(seen)) => {
+                tally.operations += 1;
+                tally.count(seen.reply, 1);
+                tally.count("messages", seen.messages);
+                tally.count("deaths", seen.deaths);
+                seen.ended.into_iter().for_each(|key| tally.count(key, 1));
+            }
+            Ok(Verdict::Unjudged) => {
+                tally.unjudged += 1;
+                return Ok(());
+            }
+            Err(difference) => {
+                return Err(TestCaseError::fail(format!(
+                    "event {index}, {op:?}: {difference}\n{outcome:#?}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! What is written where, byte by byte: the part of docs/protocol.md about Redis, told as one story.
+
+use std::time::Duration;
+
+use tenure_testkit::redis::Reply;
+
+use super::scene::{BEATS, FENCE, LOCK, QUEUE, Scene, bulk, int, token};
+use crate::record::{Op, Wait};
+
+const HOLDER: &str = "0123456789abcdef0123456789abcdef:5e55000000000001:host:user:7:nightly";
+const WAITER: &str = "fedcba9876543210fedcba9876543210:5e55000000000002:host:user:8:";
+const OTHER: &str = "00000000000000000000000000000000:5e55000000000003:host:user:9:";
+const CHANNELS: &str = "tenure:grants:";
+const DAY: i64 = 86_400_000;
+const QUEUE_LIFE: i64 = 30_000;
+const TTL: Duration = Duration::from_secs(10);
+
+fn acquire(asker: &str, wait: Wait) -> Op {
+    Op::Acquire { token: token(asker), ttl: TTL, wait, polls: false, floor: 7, not_after: u64::MAX }
+}
+
+fn acquire_words<'a>(asker: &'a str, wait: &'a str) -> [&'a str; 12] {
+    ["4", LOCK, FENCE, QUEUE, BEATS, CHANNELS, asker, "10000", wait, "0", "7", "18446744073709551615"]
+}
+
+fn inspect_words() -> [&'static str; 6] {
+    ["4", LOCK, FENCE, QUEUE, BEATS, CHANNELS]
+}
+
+// R2.8: the keys, values and messages are those that the page gives. R2.2: with the token, its expiry; the real one is read. R2.9: the
+// same for the counter of fences.
+#[test]
+fn a_lease_is_taken_waited_for_renewed_handed_over_and_left() {
+    let mut scene = Scene::start();
+    let mut subscriber = scene.server.client().unwrap();
+    subscriber.command(&["SUBSCRIBE", "tenure:grants:5e55000000000002"]).unwrap();
+
+    let nothing = scene.run(Op::Inspect, &inspect_words());
+    assert_eq!(nothing.returned, [bulk("seen"), Reply::Nil, int(0), Reply::Int(-2), Reply::Array(vec![])]);
+    assert!(nothing.keys.is_empty());
+
+    let taken = scene.run(acquire(HOLDER, Wait::No), &acquire_words(HOLDER, "no"));
+    let fence = taken.time;
+    assert_eq!(taken.returned, [bulk("granted"), int(fence)], "the first fence is the server's time");
+    assert_eq!(taken.names(), [LOCK, FENCE]);
+    assert_eq!(taken.string(LOCK, 10_000), HOLDER);
+    assert_eq!(taken.string(FENCE, DAY), (fence + 63).to_string(), "64 fences are reserved");
+
+    let joined = scene.run(acquire(WAITER, Wait::Join), &acquire_words(WAITER, "join"));
+    let place = joined.time;
+    let [word, at, ahead, holder, its_fence, left] = &joined.returned[..] else { panic!("{joined:?}") };
+    assert_eq!([word, at, ahead], [&bulk("waiting"), &int(place), &int(0)], "the place is the server's time");
+    assert_eq!([holder, its_fence], [&bulk(HOLDER), &int(fence)]);
+    assert!((1..=10_000).contains(&left.int()), "{left:?}");
+    assert_eq!(joined.names(), [LOCK, BEATS, FENCE, QUEUE]);
+    assert_eq!(joined.members(QUEUE, "zset", QUEUE_LIFE), [WAITER, &place.to_string()]);
+    assert_eq!(joined.members(BEATS, "hash", QUEUE_LIFE), [WAITER, &format!("{place} 10000 0")]);
+
+    let kept = place.to_string();
+    let beat = scene.run(acquire(WAITER, Wait::Keep { place }), &acquire_words(WAITER, &kept));
+    assert_eq!(beat.returned[..3], [bulk("waiting"), int(place), int(0)]);
+    assert_eq!(beat.members(QUEUE, "zset", QUEUE_LIFE), [WAITER, &kept]);
+    assert_eq!(beat.members(BEATS, "hash", QUEUE_LIFE), [WAITER, &format!("{} 10000 0", beat.time)]);
+
+    let refused = scene.run(acquire(OTHER, Wait::No), &acquire_words(OTHER, "no"));
+    assert_eq!(refused.returned[..4], [bulk("busy"), int(1), bulk(HOLDER), int(fence)]);
+    assert_eq!(refused.returned.len(), 5, "and the milliseconds that are left");
+
+    let seen = scene.run(Op::Inspect, &inspect_words());
+    assert_eq!(seen.returned[..3], [bulk("seen"), bulk(HOLDER), int(fence)]);
+    assert_eq!(seen.returned[4..], [Reply::Array(vec![bulk(WAITER)])]);
+
+    let longer = Op::Renew { token: token(HOLDER), ttl: 2 * TTL };
+    let renewed = scene.run(longer, &["1", LOCK, HOLDER, "20000"]);
+    assert_eq!(renewed.returned, [bulk("done")]);
+    assert_eq!(renewed.string(LOCK, 20_000), HOLDER);
+    let shorter = Op::Renew { token: token(HOLDER), ttl: TTL };
+    let renewed = scene.run(shorter, &["1", LOCK, HOLDER, "10000"]);
+    assert!(renewed.keys[LOCK].left > 10_000, "a renewal never shortens: {renewed:?}");
+    let others = Op::Renew { token: token(OTHER), ttl: TTL };
+    let refused = scene.run(others, &["1", LOCK, OTHER, "10000"]);
+    assert_eq!(refused.returned, [bulk("not_held"), bulk(HOLDER)]);
+
+    let used = (fence + 2).to_string();
+    let release = Op::Release { token: token(HOLDER), used: fence + 2 };
+    let passed = scene.run(release, &["4", LOCK, FENCE, QUEUE, BEATS, CHANNELS, HOLDER, &used]);
+    assert_eq!(passed.returned, [bulk("done")]);
+    assert_eq!(passed.names(), [LOCK, FENCE], "an empty queue leaves nothing");
+    assert_eq!(passed.string(LOCK, 1_000), WAITER, "on probation");
+    let next = passed.time;
+    assert_eq!(passed.string(FENCE, DAY), (next + 63).to_string());
+    let message = format!("{next} {next} 1000 {WAITER} tenure:orders/42");
+    let channel = "tenure:grants:5e55000000000002";
+    assert_eq!(*subscriber.receive().unwrap().items(), [bulk("message"), bulk(channel), bulk(&message)]);
+
+    let leave = Op::Leave { token: token(WAITER) };
+    let left = scene.run(leave, &["4", LOCK, FENCE, QUEUE, BEATS, CHANNELS, WAITER]);
+    assert_eq!(left.returned, [bulk("done")]);
+    assert_eq!(left.names(), [FENCE], "the last fence is remembered for a day, and nothing else");
+    left.string(FENCE, DAY);
+}

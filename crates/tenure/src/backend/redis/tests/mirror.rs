@@ -1,0 +1,364 @@
+//! The other side: a [`Record`] that is told the times which the scripts told, and what Redis does besides: keys that end.
+//!
+//! Every part of a script happens between the moment at which it was sent and the one at which its keys were looked at, both on the
+//! server's clock. So nothing here is "about": what Redis reads from its clock again lies in that span, and so does the difference that
+//! is allowed. Where a key ends within the span nobody can say what the script saw, and the story ends there, unjudged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::drafts::{Draft, Floor, Limit, Place, Who, token};
+use super::parts::Parts;
+use super::store::{Outcome, Stored};
+use crate::backend::redis::keys::Keys;
+use crate::name::Name;
+use crate::owner::{SessionId, Token};
+use crate::record::{Holding, Now, Op, Record, Reply, Wait, Wake};
+
+/// How long a queue outlives its last enqueue or beat, in ms.
+const QUEUE_LIFE: u64 = 30_000;
+/// How long a fence outlives its last use, in ms.
+const FENCE_LIFE: u64 = 86_400_000;
+
+/// What became of a comparison.
+#[derive(Debug, PartialEq)]
+pub(super) enum Verdict {
+    Equal(Seen),
+    /// A key ended while the script ran.
+    Unjudged,
+}
+
+/// What a comparison has shown, to tell a test that looks from one that does not.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Seen {
+    pub(super) reply: &'static str,
+    pub(super) messages: usize,
+    pub(super) deaths: usize,
+    /// Which keys had ended since the last operation.
+    pub(super) ended: Vec<&'static str>,
+}
+
+pub(super) struct Mirror {
+    name: Name,
+    keys: Keys,
+    record: Record,
+    /// When the side keys end; that of the lock is in the record.
+    fence_ends: Option<End>,
+    queue_ends: Option<End>,
+    beats_ends: Option<End>,
+    lock_slack: u64,
+    /// The places that tokens were last told.
+    places: BTreeMap<Token, u64>,
+}
+
+impl Mirror {
+    pub(super) fn new(name: Name) -> Self {
+        Mirror {
+            name,
+            keys: Keys::new("tenure:"),
+            record: Record::new(0),
+            fence_ends: None,
+            queue_ends: None,
+            beats_ends: None,
+            lock_slack: 0,
+            places: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.record = Record::new(0);
+        (self.fence_ends, self.queue_ends, self.beats_ends) = (None, None, None);
+    }
+
+    /// The operation, with the numbers of this moment.
+    pub(super) fn op(&self, draft: &Draft, now: u64) -> Op {
+        let parts = Parts::of(&self.record);
+        let of = |who: Who| match (who, &parts.holder, parts.queue.first()) {
+            (Who::Token(number), ..) => token(number),
+            (Who::Holder, Some((holder, _)), _) => Token::from_store(holder),
+            (Who::FirstWaiter, _, Some(waiter)) => Token::from_store(&waiter.token),
+            _ => token(0),
+        };
+        let floor = |floor: Floor| match floor {
+            Floor::Zero => 0,
+            Floor::FromStart(by) => parts.start().saturating_add_signed(by),
+            Floor::FromNow(by) => now.saturating_add_signed(by),
+        };
+        let not_after = |limit: Limit| match limit {
+            Limit::Late => now - 1,
+            Limit::Ample => now + 10_000_000,
+            Limit::Unknown => u64::MAX,
+        };
+        let wait = |token: &Token, place: Place| match place {
+            Place::None => Wait::No,
+            Place::Join => Wait::Join,
+            Place::Known => self.places.get(token).map_or(Wait::Join, |place| Wait::Keep { place: *place }),
+            Place::First => parts.queue.first().map_or(Wait::Join, |first| Wait::Keep { place: first.place }),
+            Place::Near(by) => Wait::Keep { place: now.saturating_add_signed(by) },
+        };
+        match draft.clone() {
+            Draft::Acquire { who, ttl, place, polls, floor: seen, limit } => {
+                let (token, not_after) = (of(who), not_after(limit));
+                let wait = wait(&token, place);
+                Op::Acquire { token, ttl, wait, polls, floor: floor(seen), not_after }
+            }
+            Draft::Renew { who, ttl } => Op::Renew { token: of(who), ttl },
+            Draft::Detach { who, ttl } => Op::Detach { token: of(who), ttl },
+            Draft::Release { who, used } => {
+                Op::Release { token: of(who), used: used.map_or(0, |used| parts.start() + used) }
+            }
+            Draft::Leave { who } => Op::Leave { token: of(who) },
+            Draft::Adopt { from, who, ttl, floor: seen, limit } => Op::Adopt {
+                from: of(from),
+                token: of(who),
+                ttl,
+                floor: floor(seen),
+                not_after: not_after(limit),
+            },
+            Draft::TakeOver { who, ttl, floor: seen, limit } => {
+                Op::TakeOver { token: of(who), ttl, floor: floor(seen), not_after: not_after(limit) }
+            }
+            Draft::Break { who, off_by } => Op::Break { token: of(who), fence: parts.start() + off_by },
+            Draft::Inspect => Op::Inspect,
+        }
+    }
+
+    /// Does what the script was asked to do, and compares everything.
+    pub(super) fn compare(
+        &mut self,
+        op: &Op,
+        subscribed: &BTreeSet<SessionId>,
+        outcome: &Outcome,
+    ) -> Result<Verdict, String> {
+        let (at, stored) = (outcome.answer.server, &outcome.stored);
+        if !(outcome.sent..=stored.at).contains(&at) {
+            return Err(format!("the time {at} is not that of its execution"));
+        }
+        let span = Span { sent: outcome.sent / 1_000, at: at / 1_000, looked: stored.at / 1_000 };
+        // A beat's key may outlast its queue's by a moment.
+        let is_half_ended = match (self.queue_ends, self.beats_ends) {
+            (Some(queue), Some(beats)) => queue.at_least < span.sent && span.sent <= beats.at_least,
+            _ => false,
+        };
+        if is_half_ended || self.ends().into_iter().any(|end| span.sent <= end && end < span.looked) {
+            return Ok(Verdict::Unjudged);
+        }
+        let ended = self.end_keys(span.sent);
+        let before = Parts::of(&self.record);
+        let (reply, messages, deaths) = self.apply(op, at, subscribed);
+        self.use_keys(op, &reply, &before, span);
+        if self.ends().into_iter().any(|end| end < span.looked) {
+            return Ok(Verdict::Unjudged);
+        }
+        self.compare_keys(stored)?;
+        equal("messages", &outcome.messages, &messages)?;
+        self.compare_replies(&outcome.answer.reply, &reply, span)?;
+        if let (Reply::Waiting { place, .. }, Op::Acquire { token, .. }) = (&reply, op) {
+            self.places.insert(token.clone(), *place);
+        }
+        Ok(Verdict::Equal(Seen { reply: kind(&reply), messages: messages.len(), deaths, ended }))
+    }
+
+    /// The last milliseconds of all keys.
+    fn ends(&self) -> Vec<u64> {
+        let lock = Parts::of(&self.record).holder.map(|(_, end)| end);
+        let sides = [self.fence_ends, self.queue_ends, self.beats_ends];
+        lock.into_iter().chain(sides.into_iter().flatten().map(|end| end.at_least)).collect()
+    }
+
+    /// Ends the keys whose time is over, for good: a record that was only looked at would see its holder again once the clock is set
+    /// back, but Redis has deleted the key.
+    fn end_keys(&mut self, now: u64) -> Vec<&'static str> {
+        let (mut parts, mut ended) = (Parts::of(&self.record), Vec::new());
+        if parts.holder.take_if(|(_, end)| *end < now).is_some() {
+            ended.push("lock");
+        }
+        if self.fence_ends.take_if(|end| end.at_least < now).is_some() {
+            parts.last = 0;
+            ended.push("fence");
+        }
+        if self.queue_ends.take_if(|end| end.at_least < now).is_some() {
+            self.beats_ends = None;
+            parts.queue.clear();
+            ended.push("queue");
+        }
+        self.record = parts.record();
+        ended
+    }
+
+    /// Applies an operation as `MemoryStore::execute` does: whoever can't be told, and does not poll, is dead, and the next one is told.
+    fn apply(
+        &mut self,
+        op: &Op,
+        at: u64,
+        subscribed: &BTreeSet<SessionId>,
+    ) -> (Reply, Vec<(String, String)>, usize) {
+        let (now, lock) = (Now { lease: at, wall: at }, self.keys.lock(&self.name));
+        let (mut wakes, mut messages, mut deaths) = (Vec::new(), Vec::new(), 0);
+        let mut reply = self.record.apply(op.clone(), now, &mut wakes);
+        while let Some(wake) = wakes.pop() {
+            // Who lost its lease learns of it by tracking its key.
+            let Wake::Granted { token, fence, at, term, polls } = wake else { continue };
+            let session = token.session().expect("a token of ours");
+            if subscribed.contains(&session) {
+                let text = format!("{fence} {at} {} {} {lock}", millis(term), token.as_str());
+                messages.push((self.keys.channel(&session), text));
+            } else if !polls {
+                deaths += 1;
+                self.record.apply(Op::Death { token }, now, &mut wakes);
+            }
+        }
+        if deaths > 0 {
+            reply = self.after_deaths(op, reply, now);
+        }
+        (reply, messages, deaths)
+    }
+
+    /// A script learns of deaths before it answers, the record after: so what a script says of the holder, and of those ahead, is what
+    /// the record would say now. This is the one thing that is translated.
+    fn after_deaths(&mut self, op: &Op, reply: Reply, now: Now) -> Reply {
+        let parts = Parts::of(&self.record);
+        let holding = parts.holding(now.lease);
+        match (reply, op) {
+            // It may have been granted the name meanwhile, or be dead itself, as far as anybody can tell: then it names itself.
+            (Reply::Waiting { place, .. }, Op::Acquire { token, .. }) => {
+                let itself = Holding { token: token.clone(), fence: parts.start(), left: Duration::ZERO };
+                let ahead = parts.ahead_of(token);
+                Reply::Waiting { place, ahead, holding: holding.unwrap_or(itself) }
+            }
+            // Nobody living is left, perhaps, and the name can be taken.
+            (Reply::Busy { .. }, _) => self.record.apply(op.clone(), now, &mut Vec::new()),
+            (Reply::NotHeld { .. }, _) => Reply::NotHeld { holder: holding.map(|holding| holding.token) },
+            (reply, _) => reply,
+        }
+    }
+
+    /// The side keys that this operation makes, uses or leaves empty.
+    fn use_keys(&mut self, op: &Op, reply: &Reply, before: &Parts, span: Span) {
+        let after = Parts::of(&self.record);
+        let held = |token: &Token| before.holder.as_ref().is_some_and(|(holder, _)| holder == token.as_str());
+        let gives_back = matches!(op, Op::Release { token, .. } | Op::Leave { token } if held(token));
+        if after.last != before.last || gives_back {
+            self.fence_ends = Some(span.life(FENCE_LIFE));
+        }
+        let beats =
+            matches!(op, Op::Acquire { wait: Wait::Join | Wait::Keep { .. }, token, .. } if !held(token));
+        if after.queue.is_empty() {
+            (self.queue_ends, self.beats_ends) = (None, None);
+        } else if beats && *reply != Reply::TooLate {
+            (self.queue_ends, self.beats_ends) = (Some(span.life(QUEUE_LIFE)), Some(span.life(QUEUE_LIFE)));
+        }
+        self.lock_slack = span.looked - span.at;
+    }
+
+    /// Compares the keys, and goes on with the ends that they really have.
+    fn compare_keys(&mut self, stored: &Stored) -> Result<(), String> {
+        let mut parts = Parts::of(&self.record);
+        equal("holder", &stored.lock.0, &parts.holder.as_ref().map(|(token, _)| token.clone()))?;
+        let lock_ends = parts.holder.as_ref().map(|(_, end)| End { at_least: *end, slack: self.lock_slack });
+        let lock_ends = same_end("lease", stored.lock.1, lock_ends)?;
+        equal("fence", &stored.fence.0, &self.fence_ends.map(|_| parts.last))?;
+        self.fence_ends = same_end("fence", stored.fence.1, self.fence_ends)?;
+        let queue: Vec<_> = parts.queue.iter().map(|waiter| (waiter.token.clone(), waiter.place)).collect();
+        equal("queue", &stored.queue.0, &queue)?;
+        self.queue_ends = same_end("queue", stored.queue.1, self.queue_ends)?;
+        let beats = parts.queue.iter().map(|waiter| {
+            let ttl = millis(Duration::from_nanos(waiter.ttl));
+            (waiter.token.clone(), format!("{} {ttl} {}", waiter.beat, u8::from(waiter.polls)))
+        });
+        equal("beats", &stored.beats.0, &beats.collect())?;
+        self.beats_ends = same_end("beats", stored.beats.1, self.beats_ends)?;
+        let ends = [lock_ends, self.fence_ends, self.queue_ends, self.beats_ends];
+        equal("number of keys", &stored.keys, &ends.iter().flatten().count())?;
+        if let (Some((_, end)), Some(real)) = (&mut parts.holder, lock_ends) {
+            *end = real.at_least;
+        }
+        self.record = parts.record();
+        Ok(())
+    }
+
+    fn compare_replies(&self, script: &Reply, record: &Reply, span: Span) -> Result<(), String> {
+        let (mut script, mut record) = (script.clone(), record.clone());
+        take_left(&mut record);
+        if let Some(left) = take_left(&mut script) {
+            let end = Parts::of(&self.record).holder.map_or(0, |(_, end)| end);
+            let [least, most] =
+                [span.looked, span.at].map(|now| Duration::from_millis(end.saturating_sub(now)));
+            if !(least..=most).contains(&left) {
+                return Err(format!("left: {left:?} is not within {least:?} and {most:?}"));
+            }
+        }
+        equal("reply", &script, &record)
+    }
+}
+
+/// When an operation happened, in ms of the server's clock.
+#[derive(Clone, Copy)]
+struct Span {
+    sent: u64,
+    /// The script's own reading.
+    at: u64,
+    looked: u64,
+}
+
+impl Span {
+    /// The end of a key that was given so long to live.
+    fn life(self, life: u64) -> End {
+        End { at_least: self.at + life, slack: self.looked - self.at }
+    }
+}
+
+/// The last millisecond of a key.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    at_least: u64,
+    /// By how much the server may have read its clock later.
+    slack: u64,
+}
+
+fn same_end(what: &str, real: i64, end: Option<End>) -> Result<Option<End>, String> {
+    let Some(end) = end else {
+        return equal(&format!("end of {what}"), &real, &-2).map(|()| None);
+    };
+    match u64::try_from(real) {
+        Ok(real) if (end.at_least..=end.at_least + end.slack).contains(&real) => {
+            Ok(Some(End { at_least: real, slack: 0 }))
+        }
+        _ => Err(format!("end of {what}: {real} in Redis, {end:?} expected")),
+    }
+}
+
+fn equal<T: PartialEq + std::fmt::Debug>(what: &str, redis: &T, record: &T) -> Result<(), String> {
+    if redis == record {
+        Ok(())
+    } else {
+        Err(format!("{what}: {redis:#?} in Redis, {record:#?} in the record"))
+    }
+}
+
+/// Takes out how long a lease still lasts.
+fn take_left(reply: &mut Reply) -> Option<Duration> {
+    match reply {
+        Reply::Waiting { holding, .. }
+        | Reply::Busy { holding, .. }
+        | Reply::Seen { holding: Some(holding), .. } => Some(std::mem::take(&mut holding.left)),
+        _ => None,
+    }
+}
+
+fn kind(reply: &Reply) -> &'static str {
+    match reply {
+        Reply::Granted { .. } => "granted",
+        Reply::Waiting { .. } => "waiting",
+        Reply::Busy { .. } => "busy",
+        Reply::NotHeld { .. } => "not held",
+        Reply::Done => "done",
+        Reply::TooLate => "too late",
+        Reply::Seen { .. } => "seen",
+    }
+}
+
+/// Whole milliseconds, rounded up.
+fn millis(duration: Duration) -> u128 {
+    duration.as_nanos().div_ceil(1_000_000)
+}

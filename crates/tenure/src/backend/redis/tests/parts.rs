@@ -1,0 +1,80 @@
+//! A record taken apart and put together again: as it stands in a file, which is all of it and needs no door of its own into the record.
+
+use std::time::Duration;
+
+use crate::bytes::{Bytes, Put as _};
+use crate::owner::Token;
+use crate::record::{Holding, RANGE, Record};
+
+/// All that a record knows, but for whether a lease was detached: Redis does not, as nobody's death ends a lease there.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Parts {
+    pub(super) last: u64,
+    /// And its last millisecond.
+    pub(super) holder: Option<(String, u64)>,
+    pub(super) queue: Vec<Waiter>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Waiter {
+    pub(super) token: String,
+    pub(super) place: u64,
+    pub(super) beat: u64,
+    /// In ns.
+    pub(super) ttl: u64,
+    pub(super) polls: bool,
+}
+
+impl Parts {
+    pub(super) fn of(record: &Record) -> Self {
+        let mut bytes = Vec::new();
+        record.put(&mut bytes);
+        Parts::read(&mut Bytes(&bytes)).expect("the bytes of a record")
+    }
+
+    fn read(bytes: &mut Bytes<'_>) -> Option<Self> {
+        let (last, is_held) = (bytes.u64()?, bytes.u8()? != 0);
+        let holder = if is_held { Some((bytes.text()?.to_owned(), bytes.u64()?)) } else { None };
+        let waiters = 0..bytes.u32()?;
+        let queue = waiters.map(|_| {
+            let (token, place, beat) = (bytes.text()?.to_owned(), bytes.u64()?, bytes.u64()?);
+            Some(Waiter { token, place, beat, ttl: bytes.u64()?, polls: bytes.u8()? != 0 })
+        });
+        let queue = queue.collect::<Option<_>>()?;
+        Some(Parts { last, holder, queue })
+    }
+
+    pub(super) fn record(&self) -> Record {
+        let mut bytes = Vec::new();
+        bytes.put_u64(self.last);
+        bytes.put_u8(self.holder.is_some().into());
+        if let Some((token, expires)) = &self.holder {
+            bytes.put_text(token);
+            bytes.put_u64(*expires);
+        }
+        bytes.put_u32(u32::try_from(self.queue.len()).expect("a short queue"));
+        for waiter in &self.queue {
+            bytes.put_text(&waiter.token);
+            bytes.put_u64(waiter.place);
+            bytes.put_u64(waiter.beat);
+            bytes.put_u64(waiter.ttl);
+            bytes.put_u8(waiter.polls.into());
+        }
+        Record::take(&mut Bytes(&bytes), &mut |text| Some(Token::from_store(text))).expect("a record")
+    }
+
+    pub(super) fn start(&self) -> u64 {
+        self.last.saturating_sub(RANGE - 1)
+    }
+
+    pub(super) fn holding(&self, now: u64) -> Option<Holding> {
+        let (token, expires) = self.holder.as_ref()?;
+        let left = Duration::from_millis(expires.saturating_sub(now / 1_000));
+        Some(Holding { token: Token::from_store(token), fence: self.start(), left })
+    }
+
+    /// How many stand before a token; zero where it does not wait.
+    pub(super) fn ahead_of(&self, token: &Token) -> usize {
+        self.queue.iter().position(|waiter| waiter.token == token.as_str()).unwrap_or(0)
+    }
+}

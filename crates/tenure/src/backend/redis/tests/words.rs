@@ -1,0 +1,121 @@
+//! The operations that end another's lease, and what is refused: their words and answers, as docs/protocol.md gives them.
+
+use std::time::Duration;
+
+use tenure_testkit::redis::Reply;
+
+use super::scene::{BEATS, FENCE, LOCK, QUEUE, Scene, bulk, int, token, words_of};
+use crate::backend::redis::keys::Keys;
+use crate::backend::redis::script::Call;
+use crate::name::Name;
+use crate::record::{Op, Wait};
+
+const OLD: &str = "0123456789abcdef0123456789abcdef:5e55000000000001:host:user:7:";
+const NEW: &str = "fedcba9876543210fedcba9876543210:5e55000000000002:host:user:8:";
+const TTL: Duration = Duration::from_millis(10_000);
+/// As long as no clock shows it, in µs: the year 2100.
+const FAR: u64 = 4_102_444_800_000_000;
+
+fn acquire(asker: &str, not_after: u64) -> Op {
+    Op::Acquire { token: token(asker), ttl: TTL, wait: Wait::No, polls: false, floor: 0, not_after }
+}
+
+/// The words of a script that has all keys.
+fn words<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [&["4", LOCK, FENCE, QUEUE, BEATS, "tenure:grants:"], arguments].concat()
+}
+
+// R2.8
+#[test]
+fn a_lease_is_taken_over_adopted_and_broken() {
+    let mut scene = Scene::start();
+    let far = FAR.to_string();
+    scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far]));
+
+    let floor = FAR - 1;
+    let take_over = Op::TakeOver { token: token(NEW), ttl: TTL, floor, not_after: FAR };
+    let taken = scene.run(take_over, &words(&[NEW, "10000", &floor.to_string(), &far]));
+    assert_eq!(taken.returned, [bulk("granted"), int(FAR)], "above the floor");
+    assert_eq!(taken.string(LOCK, 10_000), NEW);
+
+    let adopt = Op::Adopt { from: token(NEW), token: token(OLD), ttl: TTL, floor: 0, not_after: FAR };
+    let adopted = scene.run(adopt, &words(&[NEW, OLD, "10000", "0", &far]));
+    assert_eq!(adopted.returned, [bulk("granted"), int(FAR + 64)], "above the range of the other");
+    assert_eq!(adopted.string(LOCK, 10_000), OLD);
+    let adopt = Op::Adopt { from: token(NEW), token: token(NEW), ttl: TTL, floor: 0, not_after: FAR };
+    let refused = scene.run(adopt, &words(&[NEW, NEW, "10000", "0", &far]));
+    assert_eq!(refused.returned, [bulk("not_held"), bulk(OLD)]);
+
+    let fence = (FAR + 63).to_string();
+    let other = scene.run(Op::Break { token: token(OLD), fence: FAR + 63 }, &words(&[OLD, &fence]));
+    assert_eq!(other.returned, [bulk("not_held"), bulk(OLD)], "the lease that was inspected is another");
+    let fence = (FAR + 64).to_string();
+    let broken = scene.run(Op::Break { token: token(OLD), fence: FAR + 64 }, &words(&[OLD, &fence]));
+    assert_eq!(broken.returned, [bulk("done")]);
+    assert_eq!(broken.names(), [FENCE]);
+    assert_eq!(broken.string(FENCE, 86_400_000), (FAR + 127).to_string(), "all of its range stays reserved");
+
+    let gone = scene.run(Op::Release { token: token(OLD), used: 0 }, &words(&[OLD, "0"]));
+    assert_eq!(gone.returned, [bulk("not_held"), Reply::Nil]);
+}
+
+// R2.8: what comes too late is refused, and changes nothing.
+#[test]
+fn what_is_executed_too_late_is_refused() {
+    let mut scene = Scene::start();
+    let late = [
+        (acquire(OLD, 1), words(&[OLD, "10000", "no", "0", "0", "1"])),
+        (
+            Op::TakeOver { token: token(OLD), ttl: TTL, floor: 0, not_after: 1 },
+            words(&[OLD, "10000", "0", "1"]),
+        ),
+        (
+            Op::Adopt { from: token(NEW), token: token(OLD), ttl: TTL, floor: 0, not_after: 1 },
+            words(&[NEW, OLD, "10000", "0", "1"]),
+        ),
+    ];
+    for (op, words) in late {
+        let after = scene.run(op, &words);
+        assert_eq!(after.returned, [bulk("late")]);
+        assert!(after.keys.is_empty());
+    }
+}
+
+// R2.8, B6: a lock of another library excludes ours, and is shown with what it has: any token, and perhaps no expiry.
+#[test]
+fn a_foreign_lock_is_a_holder() {
+    let mut scene = Scene::start();
+    let taken = scene.server.command(&["SET", LOCK, "foreign", "NX"]);
+    assert_eq!(taken.text(), "OK");
+    let far = FAR.to_string();
+    let busy = scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far]));
+    assert_eq!(busy.returned, [bulk("busy"), int(0), bulk("foreign"), int(0), Reply::Int(-1)]);
+    assert_eq!(scene.server.command(&["DEL", LOCK]).int(), 1);
+    scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far]));
+    assert!(
+        scene.server.command(&["SET", LOCK, "foreign", "NX", "PX", "5000"]).is_nil(),
+        "and ours excludes it"
+    );
+}
+
+// R2.8: which scripts go on when the server is out of memory, and which write nothing.
+#[test]
+fn the_first_line_names_the_flags() {
+    let (keys, name) = (Keys::new("tenure:"), Name::new("orders/42").unwrap());
+    let (token, ttl) = (token(OLD), TTL);
+    let scripts = [
+        (acquire(OLD, FAR), "#!lua\n"),
+        (Op::Adopt { from: token.clone(), token: token.clone(), ttl, floor: 0, not_after: FAR }, "#!lua\n"),
+        (Op::TakeOver { token: token.clone(), ttl, floor: 0, not_after: FAR }, "#!lua\n"),
+        (Op::Renew { token: token.clone(), ttl }, "#!lua flags=allow-oom\n"),
+        (Op::Release { token: token.clone(), used: 0 }, "#!lua flags=allow-oom\n"),
+        (Op::Leave { token: token.clone() }, "#!lua flags=allow-oom\n"),
+        (Op::Break { token, fence: 0 }, "#!lua flags=allow-oom\n"),
+        (Op::Inspect, "#!lua flags=no-writes\n"),
+    ];
+    for (op, first_line) in scripts {
+        let call = Call::new(&keys, &name, op);
+        let [flagged, plain] = [true, false].map(|has_flags| words_of(&call.whole(has_flags))[1].clone());
+        assert_eq!(flagged, [first_line.as_bytes(), &plain].concat(), "{first_line}");
+    }
+}
