@@ -6,7 +6,7 @@ use tenure::LossKind;
 use tenure_testkit::redis::{Fault, Step};
 
 use super::{hold_tracked, told};
-use crate::waiting::scene::{KEY, Scene, eventually, is_renewal, soon};
+use crate::waiting::scene::{KEY, LONG, Scene, eventually, is_renewal, soon};
 
 // R3.4: tracked again, and not only verified.
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn every_lease_is_verified() {
     let a = scene.peer().await;
     let mut guards = Vec::new();
     for number in 0..20 {
-        let lock = a.domain.lock(format!("many/{number}")).ttl(Duration::from_secs(60));
+        let lock = a.domain.lock(format!("many/{number}")).ttl(LONG);
         guards.push(lock.acquire().await.expect("to acquire"));
     }
     a.renews(19).await;

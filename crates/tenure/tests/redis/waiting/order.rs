@@ -3,7 +3,7 @@
 use tenure::{Attempt, Guard, Release};
 use tokio::task::JoinHandle;
 
-use super::scene::{BEATS, FENCE, KEY, Peer, QUEUE, Scene, granted};
+use super::scene::{BEATS, FENCE, KEY, NAME, Peer, QUEUE, Scene, granted};
 
 /// Three that wait, in this order.
 async fn three(scene: &Scene) -> ([Peer; 3], [JoinHandle<Guard>; 3]) {
@@ -125,7 +125,7 @@ async fn breaking_a_lock_hands_it_over() {
     let guard = a.hold("a").await;
     let (_peers, tasks) = three(&scene).await;
     let holder = scene.holder().await.expect("a holder");
-    assert_eq!(d.domain.break_lock(super::scene::NAME, &holder).await.expect("an answer"), Release::Done);
+    assert_eq!(d.domain.break_lock(NAME, &holder).await.expect("an answer"), Release::Done);
     assert_eq!(scene.held_by().await, "1");
     are_served(tasks, guard.fence().get()).await;
 }
