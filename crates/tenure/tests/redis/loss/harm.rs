@@ -115,8 +115,19 @@ async fn the_loss_of_the_fence_alone_is_no_loss() {
     assert_eq!(scene.command(&["DEL", FENCE]).int(), 1);
     // Harmless, and told: so everything that came before it would have been told as well.
     scene.command(&["PEXPIRE", KEY, "60000"]);
-    eventually(async || a.domain.metrics().renewals > before).await;
+    a.renews(before).await;
     assert!(guard.is_held());
     guard.release().await.expect("to release");
     assert!(a.hold("a").await.fence() > fence);
+}
+
+// B1, I3: one that has seen no fence before gets a higher one all the same.
+#[tokio::test]
+async fn fences_do_not_go_back_with_a_flush() {
+    let scene = Scene::new().await;
+    let (a, b) = (scene.peer().await, scene.peer().await);
+    let guard = hold_tracked(&a).await;
+    scene.command(&["FLUSHALL"]);
+    assert_eq!(told(&guard).await, LossKind::Gone);
+    assert!(b.hold("b").await.fence() > guard.fence());
 }

@@ -4,9 +4,10 @@
 //! there must be one renewal for it, and none before.
 
 use tenure::Guard;
+use tenure_testkit::redis::Step;
 
 use super::hold_tracked;
-use crate::waiting::scene::{KEY, Peer, Scene, eventually, granted, is_renewal};
+use crate::waiting::scene::{KEY, Peer, Scene, eventually, granted, is_acquire, is_renewal};
 
 /// Touches the key; the holder has renewed as often as said until then, and once for that.
 async fn has_renewed_only(scene: &Scene, peer: &Peer, guard: &Guard, renewals: u64) {
@@ -18,7 +19,7 @@ async fn has_renewed_only(scene: &Scene, peer: &Peer, guard: &Guard, renewals: u
 }
 
 fn renewals_sent(peer: &Peer) -> bool {
-    peer.proxy.has_seen(tenure_testkit::redis::Step::Received, is_renewal)
+    peer.proxy.has_seen(Step::Received, is_renewal)
 }
 
 // R3.1, rule 2: the queue of a name is not tracked, by the holder or by anyone who waits.
@@ -38,7 +39,7 @@ async fn waiters_that_come_beat_and_go_wake_nobody() {
     // Everyone has beaten once more.
     for (peer, _) in &waiters {
         peer.proxy.forget();
-        peer.proxy.seen_async(tenure_testkit::redis::Step::Answered, crate::waiting::scene::is_acquire).await;
+        peer.proxy.seen_async(Step::Answered, is_acquire).await;
         assert!(!renewals_sent(peer), "a waiter renews");
     }
     let (_, first) = waiters.remove(0);

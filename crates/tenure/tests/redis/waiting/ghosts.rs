@@ -3,7 +3,7 @@
 //! The first request is held up on its way. Its client takes the connection for dead, finds that the next ones fare no better, and gives
 //! up; it says so on a connection that works. Then the first one arrives.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tenure_testkit::redis::{Fault, Step};
 
@@ -11,18 +11,29 @@ use super::scene::{KEY, LONG, Peer, QUEUE, Scene, eventually, is_acquire, is_ren
 
 /// A client that gives up after 200 ms.
 const HASTY: &str = "?timeout=200ms";
-/// How much later than that its request arrives.
-const LATE: Fault = Fault::DelayCommand(Duration::from_millis(1200));
+/// So late its request arrives.
+const LATE: Duration = Duration::from_millis(1200);
 
 fn is_take_over(words: &[Vec<u8>]) -> bool {
     words.len() == 12
 }
 
+fn is_leave(words: &[Vec<u8>]) -> bool {
+    words.len() == 9
+}
+
 /// The first such command is late, and no other arrives.
 fn haunt(peer: &Peer, pred: fn(&[Vec<u8>]) -> bool) {
-    peer.proxy.inject(LATE, 1, pred);
+    peer.proxy.inject(Fault::DelayCommand(LATE), 1, pred);
     peer.proxy.inject(Fault::ResetBefore, u64::MAX, pred);
     peer.proxy.forget();
+}
+
+/// What the client said after it on the same connection is lost, or a leave that came right behind it would undo what it did.
+fn is_alone(peer: &Peer) {
+    let began = Instant::now();
+    let is_behind = move |words: &[Vec<u8>]| is_leave(words) && began.elapsed() > LATE * 3 / 4;
+    peer.proxy.inject(Fault::Drop, u64::MAX, is_behind);
 }
 
 /// Until the late command was executed, or refused. Nobody is there to whom the answer could be delivered; but a server reads what has
@@ -38,6 +49,7 @@ async fn an_acquire_that_comes_after_its_client_gave_up_takes_nothing() {
     let scene = Scene::new().await;
     let a = scene.peer_as("", HASTY).await;
     haunt(&a, is_acquire);
+    is_alone(&a);
     let error = a.lock("a").acquire().await.expect_err("nothing arrives");
     assert!(error.is_transient(), "{error}");
     has_come(&scene, &a, is_acquire).await;
@@ -52,6 +64,7 @@ async fn an_acquire_that_comes_too_late_does_not_join_the_queue() {
     let (a, b) = (scene.peer().await, scene.peer_as("", HASTY).await);
     let guard = a.hold("a").await;
     haunt(&b, is_acquire);
+    is_alone(&b);
     b.lock("b").acquire().await.expect_err("nothing arrives");
     has_come(&scene, &b, is_acquire).await;
     assert_eq!(scene.command(&["ZCARD", QUEUE]).int(), 0, "a ghost waits");
@@ -84,6 +97,7 @@ async fn a_take_over_that_comes_too_late_takes_nothing_from_anybody() {
     let scene = Scene::new().await;
     let (a, b) = (scene.peer().await, scene.peer_as("", HASTY).await);
     haunt(&b, is_take_over);
+    is_alone(&b);
     b.lock("b").take_over().await.expect_err("nothing arrives");
     let guard = a.hold("a").await;
     has_come(&scene, &b, is_take_over).await;

@@ -148,7 +148,7 @@ async fn a_grant_that_comes_after_a_reconnect_is_confirmed() {
     let (a, b) = (scene.peer().await, scene.peer().await);
     let guard = a.hold("a").await;
     let waiter = scene.enqueue(&b, "b").await;
-    // From now on its beats are on their way for ever, so that the pair of the last one stays as it is.
+    // The first beat on the new connection is on its way for a while: until then, there is only the pair of the old one.
     b.proxy.inject(Fault::DelayCommand(Duration::from_millis(700)), 1, is_acquire);
     b.proxy.forget();
     assert!(scene.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).int() >= 1);

@@ -152,10 +152,10 @@ impl Peer {
         self.renews(0)
     }
 
-    /// Until it has renewed more often than that.
+    /// Until it has renewed more often than that: because it has a reason to, and not because a third of [`LONG`] is over.
     #[track_caller]
     pub(crate) fn renews(&self, before: u64) -> impl Future<Output = ()> {
-        eventually(async move || self.domain.metrics().renewals > before)
+        soon(eventually(async move || self.domain.metrics().renewals > before))
     }
 }
 
