@@ -77,6 +77,8 @@ async fn acquire_once(
         }
     }
     if sitting.is_seated {
+        // Whoever asks for this task may do so on a runtime that ends before this one.
+        client.tasks.see_runtime();
         client.mind_keeper();
     }
     // Asking the store is boxed: most turns of a contended name never come here, and their futures stay small.

@@ -7,4 +7,4 @@
 mod cell;
 mod ends_in_time;
 mod noticed_by_nobody;
-mod operation;
+pub(crate) mod operation;

@@ -1,3 +1,5 @@
 //! What a run leaves behind on the server and in the process: nothing.
 
+mod after_a_run;
+mod memory;
 pub(crate) mod traces;

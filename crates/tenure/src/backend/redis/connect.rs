@@ -27,11 +27,16 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
 /// How many requests may wait to be written. More than anyone has: a request must be on its way when it was first polled.
 const MOST_REQUESTS: usize = 1 << 20;
 
+/// Sections of PEM files.
+const CERTIFICATE: &str = "CERTIFICATE";
+const KEY: &str = "PRIVATE KEY";
+
 /// Makes connections to one server.
 pub(super) struct Connector {
     client: Client,
     /// What to call the server in a message.
     pub(super) address: String,
+    db: u32,
     pub(super) timeout: Duration,
 }
 
@@ -74,7 +79,7 @@ impl Connector {
             None => Client::open(server).map_err(invalid)?,
             Some(tls) => Client::build_with_tls(server, certificates(tls)?).map_err(invalid)?,
         };
-        Ok(Connector { client, address, timeout: timeout.unwrap_or(TIMEOUT) })
+        Ok(Connector { client, address, db: url.db(), timeout: timeout.unwrap_or(TIMEOUT) })
     }
 
     /// Connects, and hands what the server says unasked to `hear`, which must not block.
@@ -92,7 +97,10 @@ impl Connector {
             });
         let connected = self.client.get_multiplexed_async_connection_with_config(&config);
         match tokio::time::timeout(self.timeout, connected).await {
-            Ok(connection) => connection.map_err(|error| fault::of_connecting(&error, &self.address)),
+            Ok(connection) => connection.map_err(|error| {
+                fault::of_selecting(&error, &self.address, self.db)
+                    .unwrap_or_else(|| fault::of_connecting(&error, &self.address))
+            }),
             Err(_) => Err(self.silent()),
         }
     }
@@ -160,15 +168,25 @@ fn certificates(tls: &Tls) -> Result<TlsCertificates, Error> {
     drop(rustls::crypto::ring::default_provider().install_default());
     let client_tls = match &tls.client {
         Some(client) => {
-            Some(ClientTlsConfig { client_cert: read(&client.cert)?, client_key: read(&client.key)? })
+            let (client_cert, client_key) = (read(&client.cert, CERTIFICATE)?, read(&client.key, KEY)?);
+            Some(ClientTlsConfig { client_cert, client_key })
         }
         None => None,
     };
-    Ok(TlsCertificates { client_tls, root_cert: tls.ca.as_deref().map(read).transpose()? })
+    Ok(TlsCertificates {
+        client_tls,
+        root_cert: tls.ca.as_deref().map(|ca| read(ca, CERTIFICATE)).transpose()?,
+    })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(|error| {
-        Error::invalid(format!("TLS file {} of the domain URL can't be read: {error}", path.display()))
-    })
+/// A PEM file with at least one such section: the driver takes one without for an empty one, and then trusts nobody.
+fn read(path: &Path, section: &str) -> Result<Vec<u8>, Error> {
+    let invalid =
+        |why: String| Error::invalid(format!("TLS file {} of the domain URL {why}", path.display()));
+    let content = std::fs::read(path).map_err(|error| invalid(format!("can't be read: {error}")))?;
+    let ending = format!("{section}-----");
+    if !content.windows(ending.len()).any(|text| text == ending.as_bytes()) {
+        return Err(invalid(format!("has no section {section} in it; write a file in PEM")));
+    }
+    Ok(content)
 }

@@ -30,19 +30,25 @@ pub(super) fn refused(error: &ServerError) -> Error {
             let fix = "put the user and the password into the URL: redis://user:password@host";
             Error::new(ErrorKind::Denied, format!("redis refused the connection ({said}); {fix}"))
         }
-        "NOPERM" => Error::new(
-            ErrorKind::Denied,
-            format!("redis user lacks a permission ({said}); docs/backends/redis.md lists what it needs"),
-        ),
+        "NOPERM" => not_permitted(&said),
         "WRONGTYPE" => Error::new(
             ErrorKind::Protocol,
             "a key of this name holds something else than a lock; use another name, or another `prefix` in the URL",
         ),
+        // What a script may not do has no code of its own before Redis 7.2.
+        _ if said.contains("The user executing the script") => not_permitted(&said),
         _ if said.contains("unknown command") => Error::unsupported(format!(
             "this server can't run what tenure needs ({said}); use Redis 6.2 or later"
         )),
         _ => Error::new(ErrorKind::Protocol, format!("redis answered with an error: {said}")),
     }
+}
+
+fn not_permitted(said: &str) -> Error {
+    Error::new(
+        ErrorKind::Denied,
+        format!("redis user lacks a permission ({said}); docs/backends/redis.md lists what it needs"),
+    )
 }
 
 /// A command was sent, and something else than an answer came.
@@ -71,12 +77,38 @@ pub(super) fn of_connecting(error: &RedisError, address: &str) -> Error {
         redis::ErrorKind::InvalidClientConfig => {
             Error::invalid(format!("redis at {address} can't be connected to like this: {error}"))
         }
+        // Told first: the driver counts it among the connections that broke.
+        _ if error.is_connection_refusal() => not_there(error, address),
         // It is there, or something is, but the connection broke while it was made.
         _ if error.is_connection_dropped() => {
             Error::not_yet(format!("redis at {address} breaks connections off ({error}); try again"))
         }
-        _ => Error::unavailable(format!("redis at {address} can't be reached ({error}); is it running?")),
+        _ if error.to_string().contains("certificate") => Error::unavailable(format!(
+            "redis at {address} can't be trusted ({error}); name the authority of its certificate with `tls_ca`, and the host as it does"
+        )),
+        _ => not_there(error, address),
     }
+}
+
+fn not_there(error: &RedisError, address: &str) -> Error {
+    Error::unavailable(format!("redis at {address} can't be reached ({error}); is it running?"))
+}
+
+/// The driver has its own words for a database that could not be selected, and keeps of the server's only the text.
+pub(super) fn of_selecting(error: &RedisError, address: &str, db: u32) -> Option<Error> {
+    let said = error.to_string();
+    if !said.contains("refused to switch database") {
+        return None;
+    }
+    Some(match said.contains("out of range") {
+        true => Error::invalid(format!(
+            "database `{db}` of the domain URL is out of range for redis at {address}; write a lower one, or raise its `databases`"
+        )),
+        false => Error::new(
+            ErrorKind::Denied,
+            format!("database `{db}` of the domain URL can't be used ({said}); allow the user SELECT"),
+        ),
+    })
 }
 
 /// The server answered something that no version of these scripts answers.

@@ -79,7 +79,9 @@ impl Redis {
         if self.0.session.pid == std::process::id() {
             return Ok(());
         }
-        Err(Error::unavailable("domain was opened before a fork; open it again in this process"))
+        Err(Error::unsupported(
+            "domain was opened before this process was forked; open it again in the child",
+        ))
     }
 
     fn server(&self) -> Option<Arc<Server>> {

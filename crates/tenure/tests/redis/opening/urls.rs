@@ -1,0 +1,162 @@
+//! Every kind of URL, to a server that is there. R0.6, end to end: nothing of it is dropped or replaced by a default in silence.
+
+use std::path::PathBuf;
+
+use tenure::{Attempt, Domain, Error, ErrorKind};
+use tenure_testkit::redis::{Builder, RedisServer};
+
+use crate::hygiene::traces::{all_keys, keys};
+
+/// No message may show it.
+const PASSWORD: &str = "open-sesame-7";
+
+/// Takes and gives back a name; what the server has while it is held.
+async fn use_it(server: &RedisServer, url: &str) -> Result<Vec<String>, Error> {
+    let domain = Domain::open(url).await?;
+    assert!(!format!("{domain:?}").contains(PASSWORD), "{domain:?}");
+    let guard = domain.lock("orders/42").acquire().await?;
+    let held = keys(server);
+    guard.release().await?;
+    Ok(held)
+}
+
+async fn works(server: &RedisServer, url: &str) {
+    let held = use_it(server, url).await.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(held, ["tenure:orders/42"]);
+}
+
+async fn fails(server: &RedisServer, url: &str, kind: ErrorKind, says: &[&str]) {
+    let error = use_it(server, url).await.expect_err("a URL that is not right for this server");
+    let shown = format!("{error} {error:?}");
+    assert_eq!(error.kind(), kind, "{shown}");
+    for part in says {
+        assert!(shown.contains(part), "{shown}\ndoes not say: {part}");
+    }
+    assert!(!shown.contains(PASSWORD), "{shown}");
+}
+
+// R0.6
+#[tokio::test]
+async fn one_server_by_each_of_its_addresses() {
+    let server = RedisServer::builder().config("bind", "127.0.0.1 ::1").start();
+    let port = server.port();
+    for url in [
+        format!("redis://127.0.0.1:{port}"),
+        format!("redis://localhost:{port}"),
+        format!("valkey://127.0.0.1:{port}/0"),
+        format!("redis://[::1]:{port}"),
+        format!("127.0.0.1:{port}"),
+        server.unix_url(),
+    ] {
+        works(&server, &url).await;
+    }
+    let nowhere = format!("redis+unix://{}.not", server.socket_path().display());
+    fails(&server, &nowhere, ErrorKind::Unavailable, &["redis.sock.not", "is it running?"]).await;
+    fails(&server, "redis://no-such-host.invalid", ErrorKind::Unavailable, &["no-such-host.invalid:6379"])
+        .await;
+}
+
+// R0.6
+#[tokio::test]
+async fn users_and_passwords() {
+    let server = RedisServer::builder().config("requirepass", PASSWORD).start();
+    let secret = "p@ss:w/rd%";
+    let rule = ["ACL", "SETUSER", "bob", "on", &format!(">{secret}"), "~*", "&*", "+@all"];
+    assert_eq!(server.command(&rule).text(), "OK");
+    let at = format!("127.0.0.1:{}", server.port());
+    works(&server, &format!("redis://:{PASSWORD}@{at}")).await;
+    works(&server, &format!("redis://default:{PASSWORD}@{at}")).await;
+    works(&server, &format!("redis://bob:p%40ss:w%2Frd%25@{at}")).await;
+    works(&server, &format!("redis+unix://:{PASSWORD}@{}", server.socket_path().display())).await;
+    fails(&server, &format!("redis://bob:{PASSWORD}@{at}"), ErrorKind::Denied, &["password"]).await;
+    let whoami = server.command(&["ACL", "LOG", "1"]).items().len();
+    assert_eq!(whoami, 1, "the server saw the user of the URL");
+}
+
+// R0.6
+#[tokio::test]
+async fn databases_are_apart() {
+    let server = RedisServer::builder().config("databases", "4").start();
+    let zero = Domain::open(server.url()).await.expect("database 0");
+    let by_port = Domain::open(format!("{}/3", server.url())).await.expect("database 3");
+    let by_socket = Domain::open(format!("{}?db=3", server.unix_url())).await.expect("database 3");
+    let guard = by_port.lock("orders/42").acquire().await.expect("a free name");
+    assert!(keys(&server).is_empty(), "nothing of it is in database 0");
+    let busy = by_socket.lock("orders/42").try_acquire().await.expect("it runs");
+    assert!(matches!(busy, Attempt::Busy(_)), "the same database");
+    let free = zero.lock("orders/42").try_acquire().await.expect("it runs");
+    assert!(free.is_acquired(), "another database");
+    assert_eq!(by_socket.list("").await.expect("it runs").len(), 1);
+    // A reconnection goes to the same one.
+    server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    guard.renew().await.expect("it is there");
+    guard.release().await.expect("it is there");
+    for url in [format!("{}/4", server.url()), format!("{}?db=4", server.unix_url())] {
+        fails(&server, &url, ErrorKind::Invalid, &["database `4`", "out of range"]).await;
+    }
+}
+
+// R0.7
+#[tokio::test]
+async fn prefixes_are_apart() {
+    let server = RedisServer::start();
+    let mut guards = Vec::new();
+    for prefix in ["", "?prefix=", "?prefix=app:", "?prefix=app:orders/", "?prefix=%C3%BC*:"] {
+        let domain = Domain::open(format!("{}{prefix}", server.url())).await.expect("it runs");
+        let attempt = domain.lock("orders/42").try_acquire().await.expect("it runs");
+        guards.push(attempt.ok().unwrap_or_else(|| panic!("{prefix} is blocked by another")));
+        assert_eq!(domain.list("orders").await.expect("it runs").len(), 1, "{prefix}");
+    }
+    let held: Vec<String> = all_keys(&server).into_iter().filter(|key| !key.starts_with('{')).collect();
+    let expected = ["app:orders/42", "app:orders/orders/42", "orders/42", "tenure:orders/42", "ü*:orders/42"];
+    assert_eq!(held, expected);
+}
+
+fn tls_url(server: &RedisServer, options: &[(&str, PathBuf)]) -> String {
+    let options: Vec<String> =
+        options.iter().map(|(name, path)| format!("{name}={}", path.display())).collect();
+    format!("{}?{}", server.tls_url(), options.join("&"))
+}
+
+// R0.6
+#[tokio::test]
+async fn tls_with_an_authority_of_ones_own() {
+    let server = RedisServer::builder().tls().config("requirepass", PASSWORD).start();
+    let other = RedisServer::builder().tls().start();
+    let at = |server: &RedisServer| {
+        let url = tls_url(server, &[("tls_ca", server.ca_path())]);
+        url.replace("rediss://", &format!("rediss://:{PASSWORD}@"))
+    };
+    works(&server, &at(&server)).await;
+    works(&server, &at(&server).replace("127.0.0.1", "localhost")).await;
+    let wrong = tls_url(&server, &[("tls_ca", other.ca_path())]);
+    fails(&server, &wrong, ErrorKind::Unavailable, &["certificate", "`tls_ca`"]).await;
+    // The authorities of this system know nothing of this one.
+    fails(&server, &server.tls_url(), ErrorKind::Unavailable, &["certificate"]).await;
+    let absent = tls_url(&server, &[("tls_ca", server.ca_path().with_file_name("absent.crt"))]);
+    fails(&server, &absent, ErrorKind::Invalid, &["absent.crt", "can't be read"]).await;
+    let no_pem = tls_url(&server, &[("tls_ca", server.ca_path().with_file_name("redis.conf"))]);
+    fails(&server, &no_pem, ErrorKind::Invalid, &["redis.conf"]).await;
+    let plain_port = at(&server).replace(&server.tls_port().to_string(), &server.port().to_string());
+    fails(&server, &plain_port, ErrorKind::Unavailable, &["can't be reached"]).await;
+}
+
+// R0.6
+#[tokio::test]
+async fn tls_for_another_name() {
+    let server = Builder::tls_for(RedisServer::builder(), &["DNS:another.example"]).start();
+    let url = tls_url(&server, &[("tls_ca", server.ca_path())]);
+    fails(&server, &url, ErrorKind::Unavailable, &["certificate"]).await;
+}
+
+// R0.6
+#[tokio::test]
+async fn tls_with_certificates_of_clients() {
+    let server = RedisServer::builder().tls().config("tls-auth-clients", "yes").start();
+    let [ca, cert, key] = [server.ca_path(), server.client_cert_path(), server.client_key_path()];
+    let both = [("tls_ca", ca.clone()), ("tls_cert", cert.clone()), ("tls_key", key)];
+    works(&server, &tls_url(&server, &both)).await;
+    fails(&server, &tls_url(&server, &both[..1]), ErrorKind::Unavailable, &[]).await;
+    let no_key = [("tls_ca", ca), ("tls_cert", cert.clone()), ("tls_key", cert)];
+    fails(&server, &tls_url(&server, &no_key), ErrorKind::Invalid, &["client.crt", "PRIVATE KEY"]).await;
+}
