@@ -123,7 +123,7 @@ pub(crate) enum Phase {
     /// The first task asks the store itself, with this token. A grant that is pushed before it has its answer is kept.
     Asking {
         token: Token,
-        early: Option<Grant>,
+        early: Option<Box<Grant>>,
         /// It has its answer by then, if it is polled.
         until: Moment,
     },

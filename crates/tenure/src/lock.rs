@@ -1,7 +1,7 @@
 //! What is asked for, and the verbs to ask for it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::acquire::{self, Outcome};
@@ -54,7 +54,9 @@ pub struct Lock {
 
 impl Lock {
     pub(crate) fn new(client: Arc<Client>, name: &str, terms: Terms) -> Self {
-        let claim = Name::new(name).map(|name| Arc::new(Claim { name, terms, label: Arc::from("") }));
+        static NO_LABEL: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
+        let label = Arc::clone(&NO_LABEL);
+        let claim = Name::new(name).map(|name| Arc::new(Claim { name, terms, label }));
         Lock { client, claim }
     }
 

@@ -71,7 +71,10 @@ impl Table {
         }
         plan(&mut held, now, &mut self.due);
         after.rouse_keeper |= held.due < self.keeper_sleeps_until;
-        self.cohorts.entry(name.clone()).or_insert_with(|| Cohort::new(Phase::Idle)).leases.push(held);
+        let cohort = self.cohorts.entry(name.clone()).or_insert_with(|| Cohort::new(Phase::Idle));
+        // Nearly always there is one, of many thousands: room for more would be most of what it costs.
+        cohort.leases.reserve_exact(1);
+        cohort.leases.push(held);
         turn
     }
 

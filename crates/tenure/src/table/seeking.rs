@@ -136,7 +136,7 @@ impl Table {
         let seeking = match &mut cohort.phase {
             Phase::Seeking(seeking) => seeking,
             Phase::Asking { token, early, .. } if *token == grant.token => {
-                *early = Some(grant.clone());
+                *early = Some(Box::new(grant.clone()));
                 return true;
             }
             _ => return self.has_parted(&grant.token),

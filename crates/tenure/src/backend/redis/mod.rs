@@ -172,9 +172,9 @@ impl Client {
         self.link.revive();
         let mut line = self.link.line().await?;
         let has_flags = line.server.knows_flags();
-        let mut value = send(&mut line, &call.by_hash(has_flags), call.is_tracked()).await;
+        let mut value = send(&mut line, call, call.by_hash(has_flags)).await;
         if matches!(&value, Ok(Value::ServerError(error)) if error.code() == "NOSCRIPT") {
-            value = send(&mut line, &call.whole(has_flags), call.is_tracked()).await;
+            value = send(&mut line, call, call.whole(has_flags)).await;
         }
         match value {
             Ok(Value::ServerError(refusal)) => Err(self.refused(&refusal)),
@@ -204,15 +204,19 @@ impl Client {
     }
 }
 
-/// Sends a command; the server tells of changes to the key of one that is tracked.
-async fn send(line: &mut Line, command: &Cmd, is_tracked: bool) -> Result<Value, RedisError> {
-    if !is_tracked || line.server.tracking_refused.is_some() {
-        return line.connection.send_packed_command(command).await;
+/// Sends a command. That of a renewal has others before it, in one go: the fence of a lease that is held for days lives on, and the
+/// server tells of changes to the lease's key.
+async fn send(line: &mut Line, call: &Call, command: Cmd) -> Result<Value, RedisError> {
+    let Some(fence) = call.fence_to_keep() else {
+        return line.connection.send_packed_command(&command).await;
+    };
+    let mut commands = redis::Pipeline::with_capacity(3);
+    commands.cmd("PEXPIRE").arg(fence).arg(script::FENCE_LIFE_MS);
+    if line.server.tracking_refused.is_none() {
+        commands.cmd("CLIENT").arg("CACHING").arg("YES");
     }
-    let mut both = redis::Pipeline::with_capacity(2);
-    both.cmd("CLIENT").arg("CACHING").arg("YES");
-    both.add_command(command.clone());
-    let mut answers = line.connection.send_packed_commands(&both, 0, 2).await?;
+    commands.add_command(command);
+    let mut answers = line.connection.send_packed_commands(&commands, 0, commands.len()).await?;
     Ok(answers.pop().unwrap_or(Value::Nil))
 }
 

@@ -17,6 +17,8 @@ use crate::name::Name;
 use crate::owner::Token;
 use crate::record::{Holding, Op, Reply, Wait};
 
+/// How long the last fence is kept after its name was last used: a day.
+pub(super) const FENCE_LIFE_MS: u64 = 86_400_000;
 /// How many words a command has at the most, and how many bytes besides the lock's key; both are only reserved.
 const MOST_WORDS: usize = 16;
 const USUAL_BYTES: usize = 320;
@@ -84,9 +86,10 @@ impl Call {
         Call { script, lock: keys.lock(name), channels: Arc::clone(keys.channels()), op }
     }
 
-    /// Whether its key is to be tracked.
-    pub(super) fn is_tracked(&self) -> bool {
-        matches!(self.op, Op::Renew { .. })
+    /// The key of the last fence, when this renews a lease: it must outlive it.
+    pub(super) fn fence_to_keep(&self) -> Option<String> {
+        let is_renewal = matches!(self.op, Op::Renew { .. } | Op::Detach { .. });
+        is_renewal.then(|| Keys::beside(&self.lock)[0].to_string())
     }
 
     /// The command that calls the script by its hash.
