@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 use tenure::{Domain, Guard, Holder, Lock};
-use tenure_testkit::redis::{Builder, Proxy, RedisServer, Reply};
+use tenure_testkit::redis::{Builder, Proxy, RedisServer, Reply, Step};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -95,6 +95,9 @@ impl Scene {
         let task = peer.acquiring(label);
         eventually(async || self.queue().await.iter().any(|waiter| waiter == label)).await;
         self.all_hear().await;
+        // The answer is there as well: what happens next is not repaired by a beat that was under way.
+        let is_heard = |words: &[Vec<u8>]| is_acquire(words) && words[11] == b"0";
+        peer.proxy.seen_async(Step::Delivered, is_heard).await;
         task
     }
 
