@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use tenure::Guard;
 use tenure_testkit::redis::RedisServer;
 
 /// More than a busy machine takes for what takes milliseconds.
@@ -35,4 +36,16 @@ pub(crate) fn all_keys(server: &RedisServer) -> Vec<String> {
 /// Waits until nobody holds anything or waits for anything.
 pub(crate) async fn until_clean(server: &RedisServer) {
     until("only fences are left on the server", || keys(server).is_empty()).await;
+}
+
+/// Waits until the lease has been renewed in the background: what is left of it grows.
+pub(crate) async fn until_renewed(guard: &Guard) {
+    let mut least = guard.remaining();
+    until("the lease is renewed", || {
+        let left = guard.remaining();
+        let has_grown = left > least;
+        least = least.min(left);
+        has_grown
+    })
+    .await;
 }

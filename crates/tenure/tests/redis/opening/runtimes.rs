@@ -6,7 +6,7 @@ use tenure::Domain;
 use tenure_testkit::redis::{Proxy, RedisServer};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::hygiene::traces::{until, until_clean};
+use crate::hygiene::traces::{until, until_clean, until_renewed};
 
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
@@ -27,8 +27,7 @@ fn a_domain_goes_on_when_one_of_its_runtimes_shuts_down() {
     second.block_on(async {
         drop(domain.lock("another").acquire().await.expect("a connection of the runtime that is left"));
         for guard in [&early, &late] {
-            let before = guard.remaining();
-            until("it is renewed", || guard.remaining() > before).await;
+            until_renewed(guard).await;
             guard.renew().await.expect("it is held");
         }
         early.release().await.expect("it answers");

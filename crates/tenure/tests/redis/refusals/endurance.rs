@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use tenure::{Domain, Error, ErrorKind, Guard, Release};
 use tenure_testkit::redis::RedisServer;
 
-use crate::hygiene::traces::{until, until_clean};
+use crate::hygiene::traces::{until, until_clean, until_renewed};
 
 /// Longer than any refusal here: a loss would be a false one.
-const TTL: Duration = Duration::from_secs(12);
+const TTL: Duration = Duration::from_secs(9);
 
 /// What a refusal is to look like.
 pub(crate) struct Refusal {
@@ -63,7 +63,6 @@ impl Refusal {
             (renewed, released, _) => panic!("{renewed:?}, {released:?}"),
         };
         assert!(held.is_held(), "a refusal is no loss");
-        let before = held.remaining();
         relent();
 
         if let Some(returned) = returned {
@@ -80,7 +79,7 @@ impl Refusal {
             }
             assert_eq!(attempt.ok(), Some(Release::Done));
         }
-        until("the lease is renewed after the refusal", || held.remaining() > before).await;
+        until_renewed(&held).await;
         assert!(held.is_held());
         let new = acquire(&domain, "new").await;
         let fence = held.fence();
