@@ -4,15 +4,21 @@
 //! with it; the next lease starts another (see `Client::rouse_keeper`), and until then every holder still sees its own deadline.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::backend::{Answer, Backend};
 use crate::client::Client;
 use crate::clock::Moment;
+use crate::error::Error;
 use crate::record::{Op, Reply};
 use crate::release;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::table::Renewal;
+
+/// How many renewals are sent in one go.
+const BATCH: usize = 128;
 
 /// Says that the keeper runs, until it is dropped with it.
 pub(crate) struct Running {
@@ -56,28 +62,57 @@ fn look(client: &Arc<Client>) -> Option<Moment> {
     for turn in due.unclaimed {
         release::give_back_later(client, &turn);
     }
-    for renewal in due.renewals {
-        client.tasks.spawn_daemon(renew(Arc::downgrade(client), Arc::clone(client.opened()), renewal));
+    for renewals in batches(due.renewals) {
+        client.tasks.spawn_daemon(renew(Arc::downgrade(client), Arc::clone(client.opened()), renewals));
     }
     due.next
 }
 
-async fn renew(client: Weak<Client>, backend: Arc<dyn crate::backend::Backend>, renewal: Renewal) {
-    let Some(clock) = client.upgrade().map(|client| client.clock.clone()) else {
+/// What is sent in one go.
+fn batches(mut renewals: Vec<Renewal>) -> impl Iterator<Item = Vec<Renewal>> {
+    std::iter::from_fn(move || {
+        let rest = renewals.len().saturating_sub(BATCH);
+        Some(renewals.split_off(rest)).filter(|batch| !batch.is_empty())
+    })
+}
+
+/// Renews, in one go where the store can do that, and else one by one.
+async fn renew(client: Weak<Client>, backend: Arc<dyn Backend>, renewals: Vec<Renewal>) {
+    let Some(strong) = client.upgrade() else { return };
+    let (clock, tasks) = (strong.clock.clone(), strong.tasks.clone());
+    drop(strong);
+    let op = |renewal: &Renewal| Op::Renew { token: renewal.lease.token.clone(), ttl: renewal.ttl };
+    let timeout = renewals.iter().map(|renewal| renewal.timeout).min().unwrap_or_default();
+    let mut under_way: Vec<_> = renewals
+        .into_iter()
+        .map(|renewal| UnderWay { client: client.clone(), sent: clock.now(), reply: None, renewal })
+        .collect();
+    if let [one] = &mut under_way[..] {
+        let answer = backend.execute(&one.renewal.lease.name, op(&one.renewal));
+        one.answered(timeout, clock.until(one.sent + timeout, answer).await);
+        return;
+    }
+    let operations: Vec<_> =
+        under_way.iter().map(|one| (one.renewal.lease.name.clone(), op(&one.renewal))).collect();
+    let Some(answers) = backend.execute_all(&operations) else {
+        for mut one in under_way {
+            let (clock, backend) = (clock.clone(), Arc::clone(&backend));
+            tasks.spawn_daemon(async move {
+                let answer = backend.execute(&one.renewal.lease.name, op(&one.renewal));
+                let timeout = one.renewal.timeout;
+                one.answered(timeout, clock.until(one.sent + timeout, answer).await);
+            });
+        }
         return;
     };
-    let sent = clock.now();
-    let (name, timeout) = (renewal.lease.name.clone(), renewal.timeout);
-    let op = Op::Renew { token: renewal.lease.token.clone(), ttl: renewal.ttl };
-    let mut under_way = UnderWay { client, renewal, sent, reply: None };
-    match clock.until(sent + timeout, backend.execute(&name, op)).await {
-        Some(Ok(answer)) => under_way.reply = Some(answer.reply),
+    match clock.until(clock.now() + timeout, answers).await {
+        Some(Ok(answers)) => {
+            under_way.iter_mut().zip(answers).for_each(|(one, answer)| one.answered(timeout, Some(answer)));
+        }
         Some(Err(error)) => {
-            tracing::warn!(target: "tenure", %name, %error, "renewal failed; the lease is believed until its deadline");
+            under_way.iter_mut().for_each(|one| one.answered(timeout, Some(Err(error.clone()))));
         }
-        None => {
-            tracing::warn!(target: "tenure", %name, ?timeout, "renewal was not answered; the lease is believed until its deadline");
-        }
+        None => under_way.iter_mut().for_each(|one| one.answered(timeout, None)),
     }
 }
 
@@ -87,6 +122,21 @@ struct UnderWay {
     renewal: Renewal,
     sent: Moment,
     reply: Option<Reply>,
+}
+
+impl UnderWay {
+    fn answered(&mut self, timeout: Duration, answer: Option<Result<Answer, Error>>) {
+        let name = &self.renewal.lease.name;
+        match answer {
+            Some(Ok(answer)) => self.reply = Some(answer.reply),
+            Some(Err(error)) => {
+                tracing::warn!(target: "tenure", %name, %error, "renewal failed; the lease is believed until its deadline");
+            }
+            None => {
+                tracing::warn!(target: "tenure", %name, ?timeout, "renewal was not answered; the lease is believed until its deadline");
+            }
+        }
+    }
 }
 
 impl Drop for UnderWay {

@@ -39,7 +39,8 @@ pub(crate) struct SharedLease {
     turn: AtomicU64,
     /// The last renewal was not answered.
     unanswered: AtomicBool,
-    loss: OnceLock<Loss>,
+    /// Boxed: few leases are lost, of the many that are held.
+    loss: OnceLock<Box<Loss>>,
     /// How many wait for its loss. Most turns end unwatched, and need not look for whom to wake.
     watchers: AtomicUsize,
     changed: Notify,
@@ -86,7 +87,7 @@ impl SharedLease {
 
     /// Ends the lease; the first reason stays. Whoever waits for it is woken by [`tell`](Self::tell).
     pub(crate) fn lose(&self, kind: LossKind) -> &Loss {
-        self.loss.get_or_init(|| Loss::new(self.name.clone(), kind))
+        self.loss.get_or_init(|| Box::new(Loss::new(self.name.clone(), kind)))
     }
 
     /// Wakes whoever waits for the loss, after it was entered.
@@ -113,7 +114,7 @@ impl SharedLease {
             let unanswered = self.unanswered.load(Ordering::Acquire);
             self.lose(if unanswered { LossKind::Unreachable } else { LossKind::Expired });
         }
-        self.loss.get()
+        self.loss.get().map(|loss| &**loss)
     }
 }
 

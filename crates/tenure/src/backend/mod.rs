@@ -33,6 +33,12 @@ pub(crate) trait Backend: Send + Sync {
     /// Executes one operation. Dropping the answer does not take the request back.
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer>;
 
+    /// Executes several operations in one go; `None` where that is no better than one by one.
+    fn execute_all(&self, operations: &[(Name, Op)]) -> Option<Pending<Vec<Result<Answer, Error>>>> {
+        let _ = operations;
+        None
+    }
+
     /// The names that are held or waited for, and start with `prefix`.
     fn list(&self, prefix: &str) -> Pending<Vec<Name>>;
 

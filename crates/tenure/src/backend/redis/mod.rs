@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use redis::{Cmd, PushInfo, PushKind, RedisError, ServerError, Value};
+use redis::{Cmd, PushInfo, PushKind, ServerError, Value};
 
 use self::connect::Connector;
 use self::keys::Keys;
@@ -119,6 +119,16 @@ impl Backend for Redis {
         }))
     }
 
+    fn execute_all(&self, operations: &[(Name, Op)]) -> Option<Pending<Vec<Result<Answer, Error>>>> {
+        if let Err(error) = self.check_process() {
+            return Some(Pending::now(Err(error)));
+        }
+        let client = Arc::clone(&self.0);
+        let keys = &client.ear.keys;
+        let calls: Vec<_> = operations.iter().map(|(name, op)| Call::new(keys, name, op.clone())).collect();
+        Some(Pending::Later(Box::pin(async move { client.execute_all(&calls).await })))
+    }
+
     fn list(&self, prefix: &str) -> Pending<Vec<Name>> {
         if let Err(error) = self.check_process() {
             return Pending::now(Err(error));
@@ -172,15 +182,36 @@ impl Client {
         self.link.revive();
         let mut line = self.link.line().await?;
         let has_flags = line.server.knows_flags();
-        let mut value = send(&mut line, call, call.by_hash(has_flags)).await;
-        if matches!(&value, Ok(Value::ServerError(error)) if error.code() == "NOSCRIPT") {
-            value = send(&mut line, call, call.whole(has_flags)).await;
+        if call.is_renewal() {
+            let answers = self.pipeline(&mut line, std::slice::from_ref(call)).await?;
+            return answers.into_iter().next().unwrap_or_else(|| Err(fault::unexpected(&Value::Nil)));
         }
-        match value {
-            Ok(Value::ServerError(refusal)) => Err(self.refused(&refusal)),
-            Ok(value) => self.answered(value),
-            Err(error) => Err(fault::of_command(&error)),
+        let mut value = line.connection.send_packed_command(&call.by_hash(has_flags)).await;
+        if value.as_ref().is_ok_and(is_unknown) {
+            value = line.connection.send_packed_command(&call.whole(has_flags)).await;
         }
+        self.answered(value.map_err(|error| fault::of_command(&error))?)
+    }
+
+    /// Calls scripts in one go.
+    async fn execute_all(&self, calls: &[Call]) -> Result<Vec<Result<Answer, Error>>, Error> {
+        self.link.revive();
+        let mut line = self.link.line().await?;
+        self.pipeline(&mut line, calls).await
+    }
+
+    /// The same on this connection. A renewal has commands before it: the fence of a lease that is held for days lives on, and the server
+    /// tells of changes to the lease's key.
+    async fn pipeline(&self, line: &mut Line, calls: &[Call]) -> Result<Vec<Result<Answer, Error>>, Error> {
+        let (has_flags, is_tracked) = (line.server.knows_flags(), line.server.tracking_refused.is_none());
+        let values = send(line, calls, |call| call.by_hash(has_flags), is_tracked).await?;
+        let are_unknown = values.iter().any(is_unknown);
+        // One that is known by now is executed once more, which changes nothing.
+        let values = match are_unknown {
+            true => send(line, calls, |call| call.whole(has_flags), is_tracked).await?,
+            false => values,
+        };
+        Ok(values.into_iter().map(|value| self.answered(value)).collect())
     }
 
     fn refused(&self, refusal: &ServerError) -> Error {
@@ -192,6 +223,9 @@ impl Client {
     }
 
     fn answered(&self, value: Value) -> Result<Answer, Error> {
+        if let Value::ServerError(refusal) = &value {
+            return Err(self.refused(refusal));
+        }
         let (answer, unheard) = script::answer(value)?;
         answer.server.into_iter().for_each(|server| self.ear.saw_time(server));
         if let Some(why) = unheard
@@ -204,20 +238,32 @@ impl Client {
     }
 }
 
-/// Sends a command. That of a renewal has others before it, in one go: the fence of a lease that is held for days lives on, and the
-/// server tells of changes to the lease's key.
-async fn send(line: &mut Line, call: &Call, command: Cmd) -> Result<Value, RedisError> {
-    let Some(fence) = call.fence_to_keep() else {
-        return line.connection.send_packed_command(&command).await;
-    };
-    let mut commands = redis::Pipeline::with_capacity(3);
-    commands.cmd("PEXPIRE").arg(fence).arg(script::FENCE_LIFE_MS);
-    if line.server.tracking_refused.is_none() {
-        commands.cmd("CLIENT").arg("CACHING").arg("YES");
+fn is_unknown(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if error.code() == "NOSCRIPT")
+}
+
+/// Sends the commands of calls; returns what each script answered.
+async fn send(
+    line: &mut Line,
+    calls: &[Call],
+    command: impl Fn(&Call) -> Cmd,
+    is_tracked: bool,
+) -> Result<Vec<Value>, Error> {
+    let mut commands = redis::Pipeline::with_capacity(3 * calls.len());
+    let mut ends = Vec::with_capacity(calls.len());
+    for call in calls {
+        if call.is_renewal() {
+            commands.add_command(call.keep_fence());
+            if is_tracked {
+                commands.cmd("CLIENT").arg("CACHING").arg("YES");
+            }
+        }
+        commands.add_command(command(call));
+        ends.push(commands.len() - 1);
     }
-    commands.add_command(command);
-    let mut answers = line.connection.send_packed_commands(&commands, 0, commands.len()).await?;
-    Ok(answers.pop().unwrap_or(Value::Nil))
+    let answers = line.connection.send_packed_commands(&commands, 0, commands.len()).await;
+    let mut answers = answers.map_err(|error| fault::of_command(&error))?;
+    Ok(ends.into_iter().map(|end| answers.get_mut(end).map_or(Value::Nil, std::mem::take)).collect())
 }
 
 /// What is heard on the connection of the commands.

@@ -18,7 +18,7 @@ use crate::owner::Token;
 use crate::record::{Holding, Op, Reply, Wait};
 
 /// How long the last fence is kept after its name was last used: a day.
-pub(super) const FENCE_LIFE_MS: u64 = 86_400_000;
+const FENCE_LIFE_MS: u64 = 86_400_000;
 /// How many words a command has at the most, and how many bytes besides the lock's key; both are only reserved.
 const MOST_WORDS: usize = 16;
 const USUAL_BYTES: usize = 320;
@@ -86,10 +86,16 @@ impl Call {
         Call { script, lock: keys.lock(name), channels: Arc::clone(keys.channels()), op }
     }
 
-    /// The key of the last fence, when this renews a lease: it must outlive it.
-    pub(super) fn fence_to_keep(&self) -> Option<String> {
-        let is_renewal = matches!(self.op, Op::Renew { .. } | Op::Detach { .. });
-        is_renewal.then(|| Keys::beside(&self.lock)[0].to_string())
+    pub(super) fn is_renewal(&self) -> bool {
+        matches!(self.op, Op::Renew { .. } | Op::Detach { .. })
+    }
+
+    /// The command that lets the last fence outlive its lease.
+    pub(super) fn keep_fence(&self) -> Cmd {
+        let mut cmd = Cmd::with_capacity(3, self.lock.len() + USUAL_BYTES);
+        cmd.arg("PEXPIRE").write_arg_fmt(&Keys::beside(&self.lock)[0]);
+        cmd.arg(FENCE_LIFE_MS);
+        cmd
     }
 
     /// The command that calls the script by its hash.
