@@ -87,6 +87,16 @@ impl Redis {
     fn server(&self) -> Option<Arc<Server>> {
         self.0.ear.server()
     }
+
+    /// A release need not give back fences that the server's clock has passed: the next grant starts above them anyway.
+    fn keeping_fences(&self, mut op: Op) -> Op {
+        if let Op::Release { used, .. } = &mut op
+            && self.server_now().is_some_and(|now| *used <= now)
+        {
+            *used = u64::MAX;
+        }
+        op
+    }
 }
 
 impl Backend for Redis {
@@ -104,6 +114,7 @@ impl Backend for Redis {
             return Pending::now(Err(error));
         }
         let client = Arc::clone(&self.0);
+        let op = self.keeping_fences(op);
         let ends_anothers_lease = matches!(op, Op::TakeOver { .. } | Op::Break { .. });
         let (call, name) = (Call::new(&client.ear.keys, name, op), name.clone());
         Pending::Later(Box::pin(async move {
@@ -183,7 +194,8 @@ impl Client {
         let mut line = self.link.line().await?;
         let has_flags = line.server.knows_flags();
         if call.is_renewal() {
-            let answers = self.pipeline(&mut line, std::slice::from_ref(call)).await?;
+            // Boxed: renewals are few, and every future would have room for one.
+            let answers = Box::pin(self.pipeline(&mut line, std::slice::from_ref(call))).await?;
             return answers.into_iter().next().unwrap_or_else(|| Err(fault::unexpected(&Value::Nil)));
         }
         let mut value = line.connection.send_packed_command(&call.by_hash(has_flags)).await;

@@ -52,14 +52,14 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "", "acquire_free.lua", "record.lua", "acquire.lua";
-    RENEW = " flags=allow-oom", "renew.lua";
-    RELEASE = " flags=allow-oom", "release_unwaited.lua", "record.lua", "release.lua";
-    LEAVE = " flags=allow-oom", "record.lua", "leave.lua";
-    ADOPT = "", "record.lua", "adopt.lua";
-    TAKE_OVER = "", "record.lua", "take_over.lua";
-    BREAK = " flags=allow-oom", "record.lua", "break.lua";
-    INSPECT = " flags=no-writes", "inspect.lua";
+    ACQUIRE = "", "clock.lua", "acquire_common.lua", "record.lua", "acquire.lua";
+    RENEW = " flags=allow-oom", "clock.lua", "renew.lua";
+    RELEASE = " flags=allow-oom", "release_common.lua", "clock.lua", "record.lua", "release.lua";
+    LEAVE = " flags=allow-oom", "clock.lua", "record.lua", "leave.lua";
+    ADOPT = "", "clock.lua", "record.lua", "adopt.lua";
+    TAKE_OVER = "", "clock.lua", "record.lua", "take_over.lua";
+    BREAK = " flags=allow-oom", "clock.lua", "record.lua", "break.lua";
+    INSPECT = " flags=no-writes", "clock.lua", "inspect.lua";
 }
 
 /// An operation on a name, ready to be sent.
@@ -157,8 +157,15 @@ fn millis(ttl: Duration) -> u64 {
 
 /// What a script answered; and why a grant could not be published, if one could not.
 pub(super) fn answer(value: Value) -> Result<(Answer, Option<String>), Error> {
-    let Value::Array(parts) = value else {
-        return Err(fault::unexpected(&value));
+    let parts = match value {
+        Value::Array(parts) => parts,
+        // The two most common answers are numbers.
+        Value::Int(0) => return Ok((Answer { reply: Reply::Done, server: None }, None)),
+        Value::Int(time) if time > 0 => {
+            let fence = time.cast_unsigned();
+            return Ok((Answer { reply: Reply::Granted { fence }, server: Some(fence) }, None));
+        }
+        other => return Err(fault::unexpected(&other)),
     };
     let mut parts = Parts(parts.into_iter());
     let server = parts.number_or_nil()?;

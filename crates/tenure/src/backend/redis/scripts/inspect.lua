@@ -4,10 +4,7 @@
 -- Returns the server's time (µs), then  seen, holder or nil, its fence, ms left, the waiters that are alive
 
 local RANGE, LAPSE = 64, 1500000
-local call = redis.call
 
-local time = call('TIME')
-local now = time[1] * 1000000 + time[2]
 local last = tonumber(call('GET', KEYS[2]) or 0)
 local waiters = {}
 for _, token in ipairs(call('ZRANGE', KEYS[3], 0, -1)) do

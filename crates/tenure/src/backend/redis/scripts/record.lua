@@ -1,4 +1,4 @@
--- What the operations on a name are made of: the Lua side of src/record/transitions.rs. It stands before each of them.
+-- What the operations on a name are made of: the Lua side of src/record/transitions.rs. It stands before each of them, behind clock.lua.
 --
 -- KEYS  lock: the holder's token, with PX · fence: the last fence that is used or reserved
 --       queue: waiter's token -> place · beats: waiter's token -> "last beat (µs), ttl (ms), whether it polls (0, 1)"
@@ -11,9 +11,6 @@ local CHANNELS = ARGV[1]
 local RANGE, PROBATION, LAPSE, TWO_BEATS = 64, 1000, 1500000, 800000
 local FENCE_LIFE, QUEUE_LIFE = 86400000, 30000
 
-local call = redis.call
-local time = call('TIME')
-local now = time[1] * 1000000 + time[2]
 local unheard
 
 local function last_fence()

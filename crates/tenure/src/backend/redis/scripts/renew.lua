@@ -7,9 +7,7 @@
 
 local lock, token, ttl = KEYS[1], ARGV[1], tonumber(ARGV[2])
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if redis.call('GET', lock) == token and redis.call('PTTL', lock) < ttl then redis.call('PEXPIRE', lock, ttl) end
-local holder = redis.call('GET', lock)
+if call('GET', lock) == token and call('PTTL', lock) < ttl then call('PEXPIRE', lock, ttl) end
+local holder = call('GET', lock)
 if holder == token then return { now, 'done' } end
 return { now, 'not_held', holder }

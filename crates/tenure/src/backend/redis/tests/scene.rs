@@ -92,7 +92,15 @@ impl Scene {
         }
         let replies = self.client.command(&["EXEC"]).expect("a reply");
         let [returned, all, shown @ ..] = replies.items() else { panic!("{replies:?}") };
-        let [time, returned @ ..] = returned.items() else { panic!("{returned:?}") };
+        let (time, returned) = match returned {
+            // The two short answers.
+            Reply::Int(0) => (Reply::Nil, vec![bulk("done")]),
+            Reply::Int(_) => (returned.clone(), vec![bulk("granted"), returned.clone()]),
+            _ => match returned.items() {
+                [time, returned @ ..] => (time.clone(), returned.to_vec()),
+                [] => panic!("nothing was returned"),
+            },
+        };
         let shown =
             keys.into_iter().zip(shown.as_chunks().0).filter_map(|((_, key), [kind, left, value])| {
                 let value = match value {
@@ -106,7 +114,7 @@ impl Scene {
         let keys: BTreeMap<_, _> = shown.collect();
         assert_eq!(all.items().len(), keys.len(), "no key but those of the page: {all:?}");
         let time = if time.is_nil() { 0 } else { time.int().unsigned_abs() };
-        After { returned: returned.to_vec(), time, keys }
+        After { returned, time, keys }
     }
 
     fn exec<W: AsRef<[u8]>>(&mut self, words: &[W], reply: &str) {
