@@ -8,7 +8,7 @@ use tenure_testkit::redis::RedisServer;
 use crate::hygiene::traces::{until, until_clean};
 
 /// Keys and channels of the prefix, and the commands of the scripts. With them everything works, and nothing is warned of.
-const NEEDED: [&str; 29] = [
+const NEEDED: [&str; 30] = [
     "~tenure:*",
     "~{tenure:*",
     "&tenure:*",
@@ -18,6 +18,7 @@ const NEEDED: [&str; 29] = [
     "+get",
     "+set",
     "+del",
+    "+exists",
     "+pttl",
     "+pexpire",
     "+zadd",
