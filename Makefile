@@ -41,15 +41,15 @@ bench:
 	@.ci/install-redis
 	cargo bench --package tenure --bench compare --locked -- $(ONLY)
 
-# Other locks on Redis beside ours; installs them under target/peers. `ONLY="tenure redlock"` chooses.
+# Other locks on Redis beside ours; installs them under target/bench-peers. `ONLY="tenure redlock"` chooses.
 bench-peers:
 	@.ci/install-redis
 	@command -v npm >/dev/null || { apt-get update --quiet && apt-get install --yes --quiet npm; }
 	@python3 -c "import ensurepip" || { apt-get update --quiet && apt-get install --yes --quiet python3-venv; }
-	test -x target/peers/python/bin/python || python3 -m venv target/peers/python
-	target/peers/python/bin/pip install --quiet --disable-pip-version-check redis==8.1.0
-	npm install --silent --no-save --prefix target/peers/node ioredis@5 redlock@5.0.0-beta.2 redis-semaphore@5.8.0
-	cargo run --release --quiet --manifest-path peers/Cargo.toml --target-dir target/peers/rust -- $(ONLY)
+	test -x target/bench-peers/python/bin/python || python3 -m venv target/bench-peers/python
+	target/bench-peers/python/bin/pip install --quiet --disable-pip-version-check redis==8.1.0
+	npm install --silent --no-save --prefix target/bench-peers/node ioredis@5 redlock@5.0.0-beta.2 redis-semaphore@5.8.0
+	cargo run --release --quiet --manifest-path peers/Cargo.toml --target-dir target/bench-peers/rust -- $(ONLY)
 
 # The worlds of the model checker that take minutes.
 model:

@@ -165,5 +165,5 @@ fn program(kind: &str) -> Command {
 
 /// Where the make target puts the locks of other languages.
 fn installed() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench-peers")
 }

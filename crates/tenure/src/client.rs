@@ -269,7 +269,12 @@ impl Sink for Client {
     }
 
     fn doubt_all(&self) {
-        self.change(Table::doubt_all);
+        // Another server may tell more, or less, of what happens to a lease.
+        let verify_after = self.opened_before().and_then(|backend| backend.verifies_after());
+        self.change(|table, after| {
+            table.verify_after = verify_after;
+            table.doubt_all(after);
+        });
     }
 
     fn unheard(&self) {

@@ -7,6 +7,7 @@
 //! people, never for validity.
 
 use std::future::Future;
+use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,24 +22,26 @@ use crate::manual_clock::ManualClock;
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// A moment on a [`Clock`], in µs. Only differences mean anything.
+///
+/// One more is stored, so that there is room for `None`: a lease has several moments that may not be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Moment(u64);
+pub(crate) struct Moment(NonZeroU64);
 
 impl Moment {
     /// Later than anything that happens.
-    pub(crate) const FAR: Moment = Moment(u64::MAX);
+    pub(crate) const FAR: Moment = Moment(NonZeroU64::MAX);
 
     pub(crate) fn from_micros(micros: u64) -> Self {
-        Moment(micros)
+        Moment(NonZeroU64::MIN.saturating_add(micros))
     }
 
     pub(crate) fn as_micros(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     /// The time from `earlier` to this moment; zero when it is not earlier.
     pub(crate) fn since(self, earlier: Moment) -> Duration {
-        Duration::from_micros(self.0.saturating_sub(earlier.0))
+        Duration::from_micros(self.0.get().saturating_sub(earlier.0.get()))
     }
 }
 
@@ -52,7 +55,7 @@ impl Add<Duration> for Moment {
 impl Sub<Duration> for Moment {
     type Output = Moment;
     fn sub(self, duration: Duration) -> Moment {
-        Moment(self.0.saturating_sub(micros(duration)))
+        Moment::from_micros(self.as_micros().saturating_sub(micros(duration)))
     }
 }
 
@@ -74,8 +77,8 @@ pub(crate) enum Clock {
 impl Clock {
     pub(crate) fn now(&self) -> Moment {
         match self {
-            Clock::System => Moment(boot_micros()),
-            Clock::Awake => Moment(micros_of(ClockId::Monotonic)),
+            Clock::System => Moment::from_micros(boot_micros()),
+            Clock::Awake => Moment::from_micros(micros_of(ClockId::Monotonic)),
             Clock::Manual(clock) => clock.now(),
         }
     }
@@ -155,7 +158,7 @@ mod tests {
         let now = Moment::from_micros(5);
         assert_eq!(now.since(Moment::from_micros(9)), Duration::ZERO);
         assert_eq!(now - Duration::from_secs(1), Moment::from_micros(0));
-        assert_eq!(now + Duration::MAX, Moment::from_micros(u64::MAX));
+        assert_eq!(now + Duration::MAX, Moment::FAR);
     }
 
     #[tokio::test]
