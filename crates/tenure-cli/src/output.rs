@@ -98,6 +98,10 @@ pub(crate) fn busy(run: &Run, busy: &Busy) {
     }
     let name = escaped(&run.name);
     match &busy.holder {
+        // Since when is not known.
+        Some(holder) if holder.owner.is_foreign() => {
+            say(format_args!("`{name}` is held by {}", owner(holder)))
+        }
         Some(holder) => {
             say(format_args!("`{name}` is held by {}", owner(holder)));
             let ago = SystemTime::now().duration_since(holder.since).unwrap_or_default();

@@ -80,9 +80,9 @@ pub(super) fn of_connecting(error: &RedisError, address: &str) -> Error {
         // Told first: the driver counts it among the connections that broke.
         _ if error.is_connection_refusal() => not_there(error, address),
         // It is there, or something is, but the connection broke while it was made.
-        _ if error.is_connection_dropped() => {
-            Error::not_yet(format!("redis at {address} breaks connections off ({error}); try again"))
-        }
+        _ if error.is_connection_dropped() => Error::not_yet(format!(
+            "redis at {address} breaks connections off ({error}); try again, or write rediss:// if it expects TLS"
+        )),
         _ if error.to_string().contains("certificate") => Error::unavailable(format!(
             "redis at {address} can't be trusted ({error}); name the authority of its certificate with `tls_ca`, and the host as it does"
         )),
