@@ -88,7 +88,7 @@ impl Connector {
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, Error> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.timeout))
+            .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(MOST_REQUESTS)
             .set_push_sender(move |push: PushInfo| -> Result<(), std::convert::Infallible> {
@@ -140,8 +140,14 @@ impl Connector {
     }
 
     pub(super) fn silent(&self) -> Error {
+        let why = match self.client.get_connection_info().addr() {
+            ConnectionAddr::TcpTls { .. } => {
+                "is it overloaded, cut off, or does it expect redis:// without TLS?"
+            }
+            _ => "is it overloaded or cut off?",
+        };
         Error::unavailable(format!(
-            "redis at {} did not answer within {:?}; is it overloaded or cut off?",
+            "redis at {} did not answer within {:?}; {why}",
             self.address, self.timeout
         ))
     }

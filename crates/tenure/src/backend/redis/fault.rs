@@ -26,7 +26,11 @@ pub(super) fn refused(error: &ServerError) -> Error {
         "NOREPLICAS" => Error::unavailable(format!(
             "redis has fewer replicas than its min-replicas-to-write demands ({said}); bring them back"
         )),
-        "NOAUTH" | "WRONGPASS" | "DENIED" => {
+        "WRONGPASS" => Error::new(
+            ErrorKind::Denied,
+            format!("redis refused the user or the password of the URL ({said}); correct them"),
+        ),
+        "NOAUTH" | "DENIED" => {
             let fix = "put the user and the password into the URL: redis://user:password@host";
             Error::new(ErrorKind::Denied, format!("redis refused the connection ({said}); {fix}"))
         }
@@ -77,6 +81,9 @@ pub(super) fn of_connecting(error: &RedisError, address: &str) -> Error {
         redis::ErrorKind::InvalidClientConfig => {
             Error::invalid(format!("redis at {address} can't be connected to like this: {error}"))
         }
+        redis::ErrorKind::Parse | redis::ErrorKind::UnexpectedReturnType => Error::unavailable(format!(
+            "what answers at {address} is no redis server, or expects TLS; correct the host and the port, or write rediss://"
+        )),
         // Told first: the driver counts it among the connections that broke.
         _ if error.is_connection_refusal() => not_there(error, address),
         // It is there, or something is, but the connection broke while it was made.
@@ -85,6 +92,9 @@ pub(super) fn of_connecting(error: &RedisError, address: &str) -> Error {
         )),
         _ if error.to_string().contains("certificate") => Error::unavailable(format!(
             "redis at {address} can't be trusted ({error}); name the authority of its certificate with `tls_ca`, and the host as it does"
+        )),
+        _ if error.to_string().contains("lookup address") => Error::unavailable(format!(
+            "host of redis at {address} is not known ({error}); correct it, or see to the resolver"
         )),
         _ => not_there(error, address),
     }

@@ -116,7 +116,7 @@ async fn a_short_refusal_is_not_noticed() {
 async fn a_domain_is_opened_on_a_server_that_loads() {
     let server = slow_loader(100);
     let loading = load(&server);
-    let domain = Domain::open(format!("{}?timeout=100ms", server.url())).await.expect("it is there");
+    let domain = Domain::open(format!("{}?timeout=400ms", server.url())).await.expect("it is there");
     let error = domain.lock("orders/42").acquire().await.expect_err("it executes nothing");
     assert!(error.is_transient(), "{error}");
     assert!(error.to_string().contains("LOADING") || is_cut_short(&error), "{error}");
