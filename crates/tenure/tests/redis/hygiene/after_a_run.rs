@@ -105,6 +105,19 @@ async fn fences_are_gone_after_a_day() {
     until("the fence has expired", || all_keys(&server).is_empty()).await;
 }
 
+// B1: a lease that is held for days has its fence at the end of them.
+#[tokio::test]
+async fn a_fence_outlives_its_lease() {
+    let server = RedisServer::start();
+    let domain = Domain::open(server.url()).await.expect("it runs");
+    let guard = domain.lock("orders/42").acquire().await.expect("it is free");
+    server.command(&["PEXPIRE", "{tenure:orders/42}:fence", "60000"]);
+    guard.renew().await.expect("it is ours");
+    assert!(server.command(&["PTTL", "{tenure:orders/42}:fence"]).int() > 60_000, "a renewal keeps it");
+    let holder = domain.inspect("orders/42").await.expect("it runs").holder.expect("it is held");
+    assert_eq!(holder.fence, guard.fence());
+}
+
 // R3.5
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_waits_in_a_domain_that_is_closed_leaves_nothing_behind() {
