@@ -23,6 +23,8 @@ mod properties;
 mod tests;
 mod transitions;
 
+pub(crate) use transitions::millis;
+
 use std::time::Duration;
 
 use crate::owner::Token;

@@ -341,6 +341,6 @@ impl Waiter {
 }
 
 /// Whole milliseconds, rounded up: a store never ends a lease before its client's deadline (I2).
-fn millis(ttl: Duration) -> u64 {
+pub(crate) fn millis(ttl: Duration) -> u64 {
     u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX / 2)
 }

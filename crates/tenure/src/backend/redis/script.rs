@@ -15,7 +15,7 @@ use crate::backend::Answer;
 use crate::error::Error;
 use crate::name::Name;
 use crate::owner::Token;
-use crate::record::{Holding, Op, Reply, Wait};
+use crate::record::{Holding, Op, Reply, Wait, millis};
 
 /// How long the last fence is kept after its name was last used: a day.
 const FENCE_LIFE_MS: u64 = 86_400_000;
@@ -148,11 +148,6 @@ impl Call {
         };
         cmd
     }
-}
-
-/// Whole milliseconds, rounded up: a store never ends a lease before its client's deadline (I2).
-fn millis(ttl: Duration) -> u64 {
-    u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX / 2)
 }
 
 /// What a script answered; and why a grant could not be published, if one could not.
