@@ -85,16 +85,22 @@ impl Link {
     }
 
     /// The connection, once it stands; an error at once when it is known that it does not.
-    pub(super) async fn line(&self) -> Result<Line, Error> {
+    pub(super) async fn line(self: &Arc<Self>) -> Result<Line, Error> {
         if let State::Up(line) = &*self.state.borrow() {
             return Ok(line.clone());
         }
         let mut state = self.state.subscribe();
+        let mut can_revive = true;
         loop {
-            match &*state.borrow_and_update() {
+            let is_orphaned = match &*state.borrow_and_update() {
                 State::Up(line) => return Ok(line.clone()),
                 State::Down(error) => return Err(error.clone()),
-                State::Connecting | State::Orphaned => {}
+                State::Connecting => false,
+                State::Orphaned => true,
+            };
+            // The runtime of the supervisor shut down while this waited. Once: ours may be shutting down as well.
+            if is_orphaned && std::mem::take(&mut can_revive) {
+                self.revive();
             }
             drop(state.changed().await);
         }

@@ -19,6 +19,8 @@ use crate::record::{Holding, Op, Reply, Wait, millis};
 
 /// How long the last fence is kept after its name was last used: a day.
 const FENCE_LIFE_MS: u64 = 86_400_000;
+/// Numbers are exact in scripts below this, and fences with them.
+pub(super) const MOST_FENCE: u64 = 1 << 53;
 /// How many words a command has at the most, and how many bytes besides the lock's key; both are only reserved.
 const MOST_WORDS: usize = 16;
 const USUAL_BYTES: usize = 320;
@@ -165,7 +167,7 @@ pub(super) fn answer(value: Value) -> Result<(Answer, Option<String>), Error> {
     let mut parts = Parts(parts.into_iter());
     let server = parts.number_or_nil()?;
     let reply = match &*parts.text()? {
-        "granted" => Reply::Granted { fence: parts.number()? },
+        "granted" => Reply::Granted { fence: parts.fence()? },
         "done" => Reply::Done,
         "late" => Reply::TooLate,
         "not_held" => Reply::NotHeld { holder: parts.token()? },
@@ -197,6 +199,14 @@ impl Parts {
         match self.0.next() {
             Some(Value::Int(number)) if number >= 0 => Ok(number.cast_unsigned()),
             other => Err(fault::unexpected(&other.unwrap_or(Value::Nil))),
+        }
+    }
+
+    /// One that scripts could not count on from would go round as the highest that was seen, and spoil other names.
+    fn fence(&mut self) -> Result<u64, Error> {
+        match self.number()? {
+            fence if fence < MOST_FENCE => Ok(fence),
+            fence => Err(fault::unexpected(&Value::Int(fence.cast_signed()))),
         }
     }
 

@@ -17,10 +17,12 @@ use super::connect::Connector;
 use super::fault;
 use super::keys::Keys;
 use super::link::{Ended, Pace, watch_over};
+use super::script::MOST_FENCE;
 use crate::backend::{Grant, Sink};
 use crate::error::{Error, ErrorKind};
 use crate::name::Name;
 use crate::owner::{SessionId, Token};
+use crate::record::PROBATION;
 
 /// How long a subscription outlives its last waiter.
 const LINGER: Duration = Duration::from_secs(10);
@@ -29,6 +31,7 @@ const LINGER: Duration = Duration::from_secs(10);
 pub(super) struct Subscription {
     connector: Arc<Connector>,
     keys: Arc<Keys>,
+    session: SessionId,
     channel: String,
     sink: Weak<dyn Sink>,
     state: Mutex<State>,
@@ -60,7 +63,8 @@ impl Subscription {
         sink: Weak<dyn Sink>,
     ) -> Arc<Self> {
         let channel = keys.channel(session);
-        Arc::new(Subscription { connector, keys, channel, sink, state: Mutex::default() })
+        let (session, state) = (session.clone(), Mutex::default());
+        Arc::new(Subscription { connector, keys, session, channel, sink, state })
     }
 
     /// Whether grants are heard.
@@ -161,13 +165,16 @@ impl Subscription {
         }
     }
 
-    /// `fence at term token key`; the key may have spaces.
+    /// `fence at term token key`; the key may have spaces. Whoever may publish can say anything here: a token of another session is not
+    /// ours to give back, a fence that no script can count with would spoil all later ones, and no hand-over lasts longer at first.
     fn grant(&self, message: &str) -> Option<(Name, Grant)> {
         let mut words = message.splitn(5, ' ');
         let mut number = || words.next()?.parse::<u64>().ok();
         let (fence, at, term) = (number()?, number()?, Duration::from_millis(number()?));
         let (token, key) = (Token::from_store(words.next()?), words.next()?);
-        Some((self.keys.name(key)?, Grant { token, fence, at, term }))
+        let is_ours = token.session().as_ref() == Some(&self.session) && fence < MOST_FENCE;
+        let (name, term) = (self.keys.name(key).filter(|_| is_ours)?, term.min(PROBATION));
+        Some((name, Grant { token, fence, at, term }))
     }
 }
 

@@ -1,9 +1,12 @@
 //! One domain, used from several runtimes: what runs in the background moves on when one of them shuts down.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use tenure::Domain;
-use tenure_testkit::redis::{Proxy, RedisServer};
+use tenure_testkit::redis::{Fault, Proxy, RedisServer, Step, named};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::hygiene::traces::{until, until_clean, until_renewed};
@@ -62,6 +65,29 @@ fn a_waiter_is_served_when_the_runtime_of_the_subscription_is_gone() {
         let guard = waiting.await.expect("no panic").expect("it is its turn");
         drop(guard);
         until_clean(&server).await;
+    });
+}
+
+// The connection is being made again on the runtime that shuts down, and a request of the other one waits for it.
+#[test]
+fn a_request_is_served_when_the_runtime_that_was_connecting_is_gone() {
+    let server = RedisServer::start();
+    let proxy = Proxy::new(&server);
+    let domain = Domain::lazy(format!("{}?timeout=5s", proxy.url())).expect("a valid URL");
+    let (first, second) = (runtime(), runtime());
+    drop(first.block_on(domain.lock("early").acquire()).expect("a free name"));
+    second.block_on(until_clean(&server));
+    proxy.forget();
+    proxy.inject(Fault::DelayReply(Duration::from_secs(60)), 1, named("HELLO"));
+    server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    second.block_on(async {
+        proxy.seen_async(Step::Received, named("HELLO")).await;
+        let lock = domain.lock("late");
+        let mut acquire = pin!(lock.acquire());
+        let now = poll_fn(|cx| Poll::Ready(acquire.as_mut().poll(cx))).await;
+        assert!(now.is_pending(), "there is no connection");
+        first.shutdown_background();
+        drop(acquire.await.expect("a connection of the runtime that is left"));
     });
 }
 

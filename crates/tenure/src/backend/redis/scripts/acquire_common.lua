@@ -7,12 +7,15 @@ if now <= tonumber(ARGV[7]) then
   if not is_waited_for and call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
     -- The clock is nearly always ahead of the last fence, and of the client's floor.
     local last = redis.pcall('SET', KEYS[2], now + 63, 'PX', '86400000', 'GET')
-    if type(last) == 'table' then
-      -- The key of fences is something else.
+    local number = type(last) ~= 'table' and tonumber(last or 0)
+    if not number then
+      -- The key of fences is something else, and is left as it was.
       call('DEL', KEYS[1])
-      return last
+      if type(last) == 'table' then return last end
+      call('SET', KEYS[2], last)
+      return redis.error_reply('WRONGTYPE the last fence is no number')
     end
-    local highest = math.max(last or 0, ARGV[6])
+    local highest = math.max(number, ARGV[6])
     if highest < now then return now end
     call('SET', KEYS[2], highest + 64, 'PX', '86400000')
     return { now, 'granted', highest + 1 }

@@ -62,7 +62,8 @@ end
 
 -- Tells a waiter of its grant; whether it can be taken for alive.
 local function publish(token, fence, term, polls)
-  local message = string.format('%.0f %.0f %d %s %s', fence, now, term, token, LOCK)
+  -- Not by %s: that ends a text at its first zero byte.
+  local message = string.format('%.0f %.0f %d ', fence, now, term) .. token .. ' ' .. LOCK
   local heard = redis.pcall('PUBLISH', CHANNELS .. string.sub(token, 34, 49), message)
   if type(heard) == 'table' then
     unheard = heard.err
@@ -82,7 +83,8 @@ local function settle(last, silence, asker)
     last = last or last_fence()
     silence = silence or silence_allowed_after_expiry(last)
     local beat, ttl, polls = string.match(call('HGET', BEATS, first) or '0 0 0', '(%d+) (%d+) (%d)')
-    local is_alive = now - beat <= silence
+    -- A beat that none of us wrote is nobody's.
+    local is_alive = beat and now - beat <= silence
     if is_alive and first == asker then return false, false end
     dequeue(first)
     if is_alive then

@@ -19,11 +19,11 @@ if redis.call('GET', KEYS[1]) == ARGV[2] then
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
   local beat, ttl, polls = string.match(redis.call('HGET', KEYS[4], first) or '0 0 0', '(%d+) (%d+) (%d)')
-  if now - beat <= 1500000 and not redis.call('ZSCORE', KEYS[3], ARGV[2]) then
+  if beat and now - beat <= 1500000 and not redis.call('ZSCORE', KEYS[3], ARGV[2]) then
     local last = tonumber(redis.call('GET', KEYS[2]) or 0)
     local fence = math.max(now, math.min(math.max(used, last - 63, 0), last) + 1)
     local term = math.min(ttl, 1000)
-    local message = string.format('%.0f %.0f %d %s %s', fence, now, term, first, KEYS[1])
+    local message = string.format('%.0f %.0f %d ', fence, now, term) .. first .. ' ' .. KEYS[1]
     local heard = redis.pcall('PUBLISH', ARGV[1] .. string.sub(first, 34, 49), message)
     if type(heard) == 'number' and (heard > 0 or polls == '1') then
       redis.call('SET', KEYS[1], first, 'PX', term)
