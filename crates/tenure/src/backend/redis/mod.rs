@@ -338,9 +338,7 @@ impl Listener for Ear {
             }
             Some(before) => {
                 tracing::info!(target: "tenure", server = server.description(), "connected to redis again");
-                if !server.is(&before) {
-                    self.subscription.renew();
-                }
+                self.subscription.reconnected(!server.is(&before));
                 if let Some(sink) = self.sink.upgrade() {
                     sink.doubt_all();
                 }

@@ -96,13 +96,14 @@ impl Subscription {
         }
     }
 
-    /// Another server may allow what this one refused, or have another opinion of who is subscribed.
-    pub(super) fn renew(&self) {
+    /// There is a new connection for commands: what was refused may be allowed by now. Another server has another opinion of who is
+    /// subscribed.
+    pub(super) fn reconnected(&self, is_another_server: bool) {
         let mut state = self.state();
         if let Phase::Refused(_) = state.phase {
             state.phase = Phase::None;
         }
-        if let Some(bell) = &state.bell {
+        if is_another_server && let Some(bell) = &state.bell {
             bell.notify_one();
         }
     }
