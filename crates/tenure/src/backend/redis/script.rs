@@ -54,9 +54,9 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "", "clock.lua", "acquire_common.lua", "record.lua", "acquire.lua";
+    ACQUIRE = "", "clock.lua", "acquire_short.lua", "record.lua", "acquire.lua";
     RENEW = " flags=allow-oom", "clock.lua", "renew.lua";
-    RELEASE = " flags=allow-oom", "release_common.lua", "clock.lua", "record.lua", "release.lua";
+    RELEASE = " flags=allow-oom", "release_short.lua", "clock.lua", "record.lua", "release.lua";
     LEAVE = " flags=allow-oom", "clock.lua", "record.lua", "leave.lua";
     ADOPT = "", "clock.lua", "record.lua", "adopt.lua";
     TAKE_OVER = "", "clock.lua", "record.lua", "take_over.lua";
