@@ -149,6 +149,7 @@ pub(super) async fn a_grant_that_nobody_wants_any_more_is_given_back(f: &impl Fi
     guard.release().await.expect("to release");
     assert_eq!(look(a.domain()).await.holder.expect("to be granted").owner.label(), "b");
     unheard.abort();
+    drop(unheard.await);
     b.reconnect().await;
     is_soon_free(f, a.domain()).await;
 }
