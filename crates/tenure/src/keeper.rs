@@ -17,9 +17,6 @@ use crate::release;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::table::Renewal;
 
-/// How many renewals are sent in one go.
-const BATCH: usize = 128;
-
 /// Says that the keeper runs, until it is dropped with it.
 pub(crate) struct Running {
     pub(crate) client: Weak<Client>,
@@ -62,50 +59,41 @@ fn look(client: &Arc<Client>) -> Option<Moment> {
     for turn in due.unclaimed {
         release::give_back_later(client, &turn);
     }
-    for renewals in batches(due.renewals) {
-        client.tasks.spawn_daemon(renew(Arc::downgrade(client), Arc::clone(client.opened()), renewals));
+    let backend = client.opened();
+    for renewals in batches(due.renewals, backend.most_at_once()) {
+        client.tasks.spawn_daemon(renew(Arc::downgrade(client), Arc::clone(backend), renewals));
     }
     due.next
 }
 
 /// What is sent in one go.
-fn batches(mut renewals: Vec<Renewal>) -> impl Iterator<Item = Vec<Renewal>> {
+fn batches(mut renewals: Vec<Renewal>, most: usize) -> impl Iterator<Item = Vec<Renewal>> {
     std::iter::from_fn(move || {
-        let rest = renewals.len().saturating_sub(BATCH);
+        let rest = renewals.len().saturating_sub(most);
         Some(renewals.split_off(rest)).filter(|batch| !batch.is_empty())
     })
 }
 
-/// Renews, in one go where the store can do that, and else one by one.
+/// Renews, all in one go.
 async fn renew(client: Weak<Client>, backend: Arc<dyn Backend>, renewals: Vec<Renewal>) {
-    let Some(strong) = client.upgrade() else { return };
-    let (clock, tasks) = (strong.clock.clone(), strong.tasks.clone());
-    drop(strong);
+    let Some(clock) = client.upgrade().map(|client| client.clock.clone()) else {
+        return;
+    };
     let op = |renewal: &Renewal| Op::Renew { token: renewal.lease.token.clone(), ttl: renewal.ttl };
     let timeout = renewals.iter().map(|renewal| renewal.timeout).min().unwrap_or_default();
+    let sent = clock.now();
     let mut under_way: Vec<_> = renewals
         .into_iter()
-        .map(|renewal| UnderWay { client: client.clone(), sent: clock.now(), reply: None, renewal })
+        .map(|renewal| UnderWay { client: client.clone(), sent, reply: None, renewal })
         .collect();
     if let [one] = &mut under_way[..] {
         let answer = backend.execute(&one.renewal.lease.name, op(&one.renewal));
-        one.answered(timeout, clock.until(one.sent + timeout, answer).await);
+        one.answered(timeout, clock.until(sent + timeout, answer).await);
         return;
     }
     let operations: Vec<_> =
         under_way.iter().map(|one| (one.renewal.lease.name.clone(), op(&one.renewal))).collect();
-    let Some(answers) = backend.execute_all(&operations) else {
-        for mut one in under_way {
-            let (clock, backend) = (clock.clone(), Arc::clone(&backend));
-            tasks.spawn_daemon(async move {
-                let answer = backend.execute(&one.renewal.lease.name, op(&one.renewal));
-                let timeout = one.renewal.timeout;
-                one.answered(timeout, clock.until(one.sent + timeout, answer).await);
-            });
-        }
-        return;
-    };
-    match clock.until(clock.now() + timeout, answers).await {
+    match clock.until(sent + timeout, backend.execute_all(&operations)).await {
         Some(Ok(answers)) => {
             under_way.iter_mut().zip(answers).for_each(|(one, answer)| one.answered(timeout, Some(answer)));
         }

@@ -153,6 +153,16 @@ impl Session {
     pub(crate) fn id(&self) -> &SessionId {
         &self.id
     }
+
+    /// Refuses a forked child: it has a copy of everything, and none of its parent's rights.
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        if std::process::id() == self.pid {
+            return Ok(());
+        }
+        Err(Error::unsupported(
+            "domain was opened before this process was forked; open it again in the child",
+        ))
+    }
 }
 
 /// Random bytes for the next tokens, so that not each of them asks the operating system. A forked child has a copy of it: so whatever

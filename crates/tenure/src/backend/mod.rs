@@ -33,10 +33,21 @@ pub(crate) trait Backend: Send + Sync {
     /// Executes one operation. Dropping the answer does not take the request back.
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer>;
 
-    /// Executes several operations in one go; `None` where that is no better than one by one.
-    fn execute_all(&self, operations: &[(Name, Op)]) -> Option<Pending<Vec<Result<Answer, Error>>>> {
-        let _ = operations;
-        None
+    /// How many operations are better executed in one go than one by one.
+    fn most_at_once(&self) -> usize {
+        1
+    }
+
+    /// Executes several operations; the answers stand in their order.
+    fn execute_all(&self, operations: &[(Name, Op)]) -> Pending<Vec<Result<Answer, Error>>> {
+        let pending: Vec<_> = operations.iter().map(|(name, op)| self.execute(name, op.clone())).collect();
+        Pending::Later(Box::pin(async move {
+            let mut answers = Vec::with_capacity(pending.len());
+            for answer in pending {
+                answers.push(answer.await);
+            }
+            Ok(answers)
+        }))
     }
 
     /// The names that are held or waited for, and start with `prefix`.

@@ -21,6 +21,17 @@ async fn hold_tracked(peer: &Peer) -> Guard {
     guard
 }
 
+/// Leases on `many/0` to `many/19`, whose keys the server tracks.
+async fn hold_many_tracked(peer: &Peer) -> Vec<Guard> {
+    let mut guards = Vec::new();
+    for number in 0..20 {
+        let lock = peer.domain.lock(format!("many/{number}")).ttl(LONG);
+        guards.push(lock.acquire().await.expect("to acquire"));
+    }
+    peer.renews(19).await;
+    guards
+}
+
 /// Why it was lost, about at once.
 #[track_caller]
 fn told(guard: &Guard) -> impl Future<Output = LossKind> {

@@ -136,13 +136,9 @@ impl Drop for FileDomain {
 }
 
 impl Shared {
-    /// The directory, unless this is a forked child, which has none of its parent's rights.
+    /// The directory, unless this is a forked child.
     fn place(&self) -> Result<Arc<Place>, Error> {
-        if std::process::id() != self.session.pid {
-            return Err(Error::unsupported(
-                "domain was opened before this process was forked; open it again in the child",
-            ));
-        }
+        self.session.check_process()?;
         Ok(Arc::clone(&self.place.lock()))
     }
 

@@ -35,7 +35,7 @@ const KEY: &str = "PRIVATE KEY";
 pub(super) struct Connector {
     client: Client,
     /// What to call the server in a message.
-    pub(super) address: String,
+    address: String,
     db: u32,
     pub(super) timeout: Duration,
 }
@@ -124,10 +124,8 @@ impl Connector {
             _ => None,
         });
         let refusal = refusals.into_iter().flatten().next();
-        if let Some(refusal) = refusal
-            && fault::refused(refusal).is_transient()
-        {
-            return Err(fault::refused(refusal));
+        if let Some(error) = refusal.map(fault::refused).filter(Error::is_transient) {
+            return Err(error);
         }
         let server = Server::new(hello, info, time, refusal);
         if server.is_replica {

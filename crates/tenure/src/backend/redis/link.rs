@@ -98,16 +98,16 @@ impl Link {
                 State::Connecting => false,
                 State::Orphaned => true,
             };
-            // The runtime of the supervisor shut down while this waited. Once: ours may be shutting down as well.
-            if is_orphaned && std::mem::take(&mut can_revive) {
-                self.revive();
+            // Once: if that one goes down as well, this runtime is shutting down.
+            if is_orphaned && can_revive {
+                can_revive = !self.revive();
             }
             drop(state.changed().await);
         }
     }
 
-    /// Starts another supervisor, on this runtime, where the one before went down with its own.
-    pub(super) fn revive(self: &Arc<Self>) {
+    /// Starts another supervisor, on this runtime, where the one before went down with its own; false when somebody else does.
+    fn revive(self: &Arc<Self>) -> bool {
         let is_orphaned = |state: &mut State| {
             let is_orphaned = matches!(state, State::Orphaned);
             if is_orphaned {
@@ -115,17 +115,15 @@ impl Link {
             }
             is_orphaned
         };
-        if matches!(*self.state.borrow(), State::Orphaned) && self.state.send_if_modified(is_orphaned) {
+        let is_ours = self.state.send_if_modified(is_orphaned);
+        if is_ours {
             self.supervise(None);
         }
+        is_ours
     }
 
-    /// Drops the connection: the server is not, or no longer, the one to use.
-    pub(super) fn replace(&self) {
-        self.ring();
-    }
-
-    fn ring(&self) {
+    /// Drops the connection: the server is not, or no longer, the one to use, or nobody uses it any more.
+    pub(super) fn drop_connection(&self) {
         if let State::Up(line) = &*self.state.borrow() {
             line.bell.notify_one();
         }
@@ -142,7 +140,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.ring();
+        self.drop_connection();
     }
 }
 

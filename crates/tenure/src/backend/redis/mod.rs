@@ -16,7 +16,7 @@ mod subscription;
 mod tests;
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use redis::{Cmd, PushInfo, PushKind, ServerError, Value};
@@ -33,10 +33,13 @@ use crate::error::Error;
 use crate::name::Name;
 use crate::owner::Session;
 use crate::record::{Op, Reply};
+use crate::sync::Mutex;
 use crate::url::RedisUrl;
 
 /// How old a lease gets before its key is tracked: short ones pay nothing.
 const TRACKED_AFTER: Duration = Duration::from_millis(10);
+/// How many operations go out as one pipeline.
+const PIPELINE: usize = 128;
 
 /// One client of a server.
 pub(crate) struct Redis(Arc<Client>);
@@ -46,7 +49,7 @@ struct Client {
     ear: Arc<Ear>,
     link: Arc<Link>,
     /// Why grants can't be published.
-    unheard: OnceLock<String>,
+    unpublished: OnceLock<String>,
 }
 
 impl Redis {
@@ -69,19 +72,9 @@ impl Redis {
         Pending::Later(Box::pin(async move {
             let listener: Arc<dyn Listener> = Arc::clone(&ear) as _;
             let link = Link::open(connector, listener).await?;
-            let client = Client { session, ear, link, unheard: OnceLock::new() };
+            let client = Client { session, ear, link, unpublished: OnceLock::new() };
             Ok(Arc::new(Redis(Arc::new(client))) as Arc<dyn Backend>)
         }))
-    }
-
-    /// Whether this process is the one that connected. A forked child would share its socket, and its tokens.
-    fn check_process(&self) -> Result<(), Error> {
-        if self.0.session.pid == std::process::id() {
-            return Ok(());
-        }
-        Err(Error::unsupported(
-            "domain was opened before this process was forked; open it again in the child",
-        ))
     }
 
     fn server(&self) -> Option<Arc<Server>> {
@@ -110,7 +103,7 @@ impl Backend for Redis {
     }
 
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {
-        if let Err(error) = self.check_process() {
+        if let Err(error) = self.0.session.check_process() {
             return Pending::now(Err(error));
         }
         let client = Arc::clone(&self.0);
@@ -130,23 +123,26 @@ impl Backend for Redis {
         }))
     }
 
-    fn execute_all(&self, operations: &[(Name, Op)]) -> Option<Pending<Vec<Result<Answer, Error>>>> {
-        if let Err(error) = self.check_process() {
-            return Some(Pending::now(Err(error)));
+    fn most_at_once(&self) -> usize {
+        PIPELINE
+    }
+
+    fn execute_all(&self, operations: &[(Name, Op)]) -> Pending<Vec<Result<Answer, Error>>> {
+        if let Err(error) = self.0.session.check_process() {
+            return Pending::now(Err(error));
         }
         let client = Arc::clone(&self.0);
         let keys = &client.ear.keys;
         let calls: Vec<_> = operations.iter().map(|(name, op)| Call::new(keys, name, op.clone())).collect();
-        Some(Pending::Later(Box::pin(async move { client.execute_all(&calls).await })))
+        Pending::Later(Box::pin(async move { client.execute_all(&calls).await }))
     }
 
     fn list(&self, prefix: &str) -> Pending<Vec<Name>> {
-        if let Err(error) = self.check_process() {
+        if let Err(error) = self.0.session.check_process() {
             return Pending::now(Err(error));
         }
         let (client, prefix) = (Arc::clone(&self.0), prefix.to_owned());
         Pending::Later(Box::pin(async move {
-            client.link.revive();
             let line = client.link.line().await?;
             scan::names(line.connection, &client.ear.keys, &prefix).await
         }))
@@ -178,7 +174,7 @@ impl Backend for Redis {
         if let Some(error) = self.0.ear.subscription.refusal() {
             warnings.push(format!("waiters can't be told of their turn, and ask again and again: {error}"));
         }
-        if let Some(why) = self.0.unheard.get() {
+        if let Some(why) = self.0.unpublished.get() {
             warnings.push(format!(
                 "waiters can't be told of their turn ({why}); allow PUBLISH to channels of the prefix"
             ));
@@ -190,7 +186,6 @@ impl Backend for Redis {
 impl Client {
     /// Calls a script, which the server may not know any more.
     async fn execute(&self, call: &Call) -> Result<Answer, Error> {
-        self.link.revive();
         let mut line = self.link.line().await?;
         let has_flags = line.server.knows_flags();
         if call.is_renewal() {
@@ -207,7 +202,6 @@ impl Client {
 
     /// Calls scripts in one go.
     async fn execute_all(&self, calls: &[Call]) -> Result<Vec<Result<Answer, Error>>, Error> {
-        self.link.revive();
         let mut line = self.link.line().await?;
         self.pipeline(&mut line, calls).await
     }
@@ -229,7 +223,7 @@ impl Client {
     fn refused(&self, refusal: &ServerError) -> Error {
         if refusal.code() == "READONLY" {
             // It is not the master any more; who is, the next connection will tell.
-            self.link.replace();
+            self.link.drop_connection();
         }
         fault::refused(refusal)
     }
@@ -238,13 +232,13 @@ impl Client {
         if let Value::ServerError(refusal) = &value {
             return Err(self.refused(refusal));
         }
-        let (answer, unheard) = script::answer(value)?;
+        let (answer, unpublished) = script::answer(value)?;
         answer.server.into_iter().for_each(|server| self.ear.saw_time(server));
-        if let Some(why) = unheard
-            && self.unheard.get().is_none()
-        {
-            tracing::warn!(target: "tenure", %why, "redis does not let waiters be told of their turn");
-            self.unheard.get_or_init(|| why);
+        if let Some(why) = unpublished {
+            self.unpublished.get_or_init(|| {
+                tracing::warn!(target: "tenure", %why, "redis does not let waiters be told of their turn");
+                why
+            });
         }
         Ok(answer)
     }
@@ -298,7 +292,7 @@ impl Ear {
     }
 
     fn server(&self) -> Option<Arc<Server>> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.server.lock().clone()
     }
 }
 
@@ -328,7 +322,7 @@ impl Listener for Ear {
         if let Some(time) = server.time {
             self.saw_time(time);
         }
-        let before = self.server.lock().unwrap_or_else(PoisonError::into_inner).replace(Arc::clone(server));
+        let before = self.server.lock().replace(Arc::clone(server));
         match before {
             None => {
                 tracing::debug!(target: "tenure", server = server.description(), "connected to redis");

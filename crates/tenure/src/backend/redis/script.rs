@@ -187,8 +187,8 @@ pub(super) fn answer(value: Value) -> Result<(Answer, Option<String>), Error> {
         }
         other => return Err(fault::unexpected(&Value::SimpleString(other.to_owned()))),
     };
-    let unheard = parts.text().ok();
-    Ok((Answer { reply, server }, unheard))
+    let unpublished = parts.text().ok();
+    Ok((Answer { reply, server }, unpublished))
 }
 
 /// The elements of an answer, in order.

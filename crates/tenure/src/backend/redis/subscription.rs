@@ -5,7 +5,7 @@
 //! them for dead; when it begins to stand, and when it breaks, everyone who waits is woken to beat once, because a grant may have
 //! been published to nobody.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
@@ -23,6 +23,7 @@ use crate::error::{Error, ErrorKind};
 use crate::name::Name;
 use crate::owner::{SessionId, Token};
 use crate::record::PROBATION;
+use crate::sync::Mutex;
 
 /// How long a subscription outlives its last waiter.
 const LINGER: Duration = Duration::from_secs(10);
@@ -69,12 +70,12 @@ impl Subscription {
 
     /// Whether grants are heard.
     pub(super) fn stands(&self) -> bool {
-        matches!(self.state().phase, Phase::Stands)
+        matches!(self.state.lock().phase, Phase::Stands)
     }
 
     /// Why grants are not heard, when the server refuses.
     pub(super) fn refusal(&self) -> Option<Error> {
-        match &self.state().phase {
+        match &self.state.lock().phase {
             Phase::Refused(error) => Some(error.clone()),
             _ => None,
         }
@@ -82,7 +83,7 @@ impl Subscription {
 
     /// Somebody waits.
     pub(super) fn want(self: &Arc<Self>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.last_wait = Some(Instant::now());
         if !matches!(state.phase, Phase::None) {
             return;
@@ -99,7 +100,7 @@ impl Subscription {
     /// There is a new connection for commands: what was refused may be allowed by now. Another server has another opinion of who is
     /// subscribed.
     pub(super) fn reconnected(&self, is_another_server: bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Phase::Refused(_) = state.phase {
             state.phase = Phase::None;
         }
@@ -108,13 +109,9 @@ impl Subscription {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends when nobody has waited for a while. In one step: whoever waits from now on begins a new one.
     fn ends_when_idle(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_idle = state.last_wait.is_none_or(|last| last.elapsed() > LINGER);
         if is_idle {
             state.phase = Phase::None;
@@ -123,7 +120,7 @@ impl Subscription {
     }
 
     fn begin(&self, bell: Arc<Notify>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.phase = Phase::Stands;
         state.bell = Some(bell);
         drop(state);
@@ -139,7 +136,7 @@ impl Subscription {
 
     /// It does not stand any longer.
     fn broke(&self, phase: Phase) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.bell = None;
         state.phase = phase;
         drop(state);
@@ -181,7 +178,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        if let Some(bell) = &self.state().bell {
+        if let Some(bell) = &self.state.lock().bell {
             bell.notify_one();
         }
     }

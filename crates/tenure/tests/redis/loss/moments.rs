@@ -2,7 +2,7 @@
 
 use tenure::{Guard, LossKind};
 
-use super::{hold_tracked, told};
+use super::{hold_many_tracked, hold_tracked, told};
 use crate::waiting::scene::{KEY, LONG, NAME, Scene, granted, soon};
 
 async fn is_told_of_deletion(scene: &Scene, guard: &Guard) {
@@ -152,12 +152,7 @@ async fn when_it_is_not_renewed() {
 async fn each_of_many() {
     let scene = Scene::new().await;
     let a = scene.peer().await;
-    let mut guards = Vec::new();
-    for number in 0..20 {
-        let lock = a.domain.lock(format!("many/{number}")).ttl(LONG);
-        guards.push(lock.acquire().await.expect("to acquire"));
-    }
-    a.renews(19).await;
+    let guards = hold_many_tracked(&a).await;
     for number in (0..20).step_by(2) {
         scene.command(&["DEL", &format!("tenure:many/{number}")]);
     }

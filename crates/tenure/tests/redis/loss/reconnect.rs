@@ -5,8 +5,8 @@ use std::time::Duration;
 use tenure::LossKind;
 use tenure_testkit::redis::{Fault, Step};
 
-use super::{hold_tracked, told};
-use crate::waiting::scene::{KEY, LONG, Scene, eventually, is_renewal, soon};
+use super::{hold_many_tracked, hold_tracked, told};
+use crate::waiting::scene::{KEY, Scene, eventually, is_renewal, soon};
 
 // R3.4: tracked again, and not only verified.
 #[tokio::test]
@@ -93,12 +93,7 @@ async fn a_server_that_forgot_everything_is_told() {
 async fn every_lease_is_verified() {
     let scene = Scene::new().await;
     let a = scene.peer().await;
-    let mut guards = Vec::new();
-    for number in 0..20 {
-        let lock = a.domain.lock(format!("many/{number}")).ttl(LONG);
-        guards.push(lock.acquire().await.expect("to acquire"));
-    }
-    a.renews(19).await;
+    let guards = hold_many_tracked(&a).await;
     a.proxy.cut();
     for number in (0..20).step_by(2) {
         scene.command(&["DEL", &format!("tenure:many/{number}")]);

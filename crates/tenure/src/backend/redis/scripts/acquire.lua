@@ -18,7 +18,7 @@ if wait == 'no' then
   dequeue(token)
   holder = holder or settle()
   if not holder then return grant(token, ttl, floor) end
-  return { now, 'busy', call('ZCARD', QUEUE), holder, start_of(last_fence()), call('PTTL', LOCK), unheard }
+  return { now, 'busy', call('ZCARD', QUEUE), holder, start_of(last_fence()), call('PTTL', LOCK), unpublished }
 end
 
 -- A second acquire, and a beat, keep the place that the queue knows.
@@ -37,4 +37,4 @@ if not holder then
   end
 end
 local ahead = call('ZRANK', QUEUE, token) or 0
-return { now, 'waiting', tonumber(place), ahead, holder or token, start_of(last_fence()), call('PTTL', LOCK), unheard }
+return { now, 'waiting', tonumber(place), ahead, holder or token, start_of(last_fence()), call('PTTL', LOCK), unpublished }

@@ -10,6 +10,6 @@ local floor, not_after = tonumber(ARGV[5]), tonumber(ARGV[6])
 if now > not_after then return { now, 'late' } end
 local holder = call('GET', LOCK)
 if holder == token then return extend(ttl, floor) end
-if holder ~= from then return { now, 'not_held', holder or settle(), unheard } end
+if holder ~= from then return { now, 'not_held', holder or settle(), unpublished } end
 dequeue(token)
 return grant(token, ttl, floor)

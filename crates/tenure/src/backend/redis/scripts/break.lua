@@ -5,7 +5,7 @@
 
 local holder, last = call('GET', LOCK), last_fence()
 if holder ~= ARGV[2] or start_of(last) ~= tonumber(ARGV[3]) then
-  return { now, 'not_held', holder or settle(), unheard }
+  return { now, 'not_held', holder or settle(), unpublished }
 end
 vacate(last)
-return { now, 'done', unheard }
+return { now, 'done', unpublished }

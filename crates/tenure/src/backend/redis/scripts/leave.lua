@@ -4,4 +4,4 @@
 -- Returns  done
 
 give_back(ARGV[2], 0)
-return { now, 'done', unheard }
+return { now, 'done', unpublished }

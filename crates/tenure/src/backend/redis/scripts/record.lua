@@ -11,7 +11,7 @@ local CHANNELS = ARGV[1]
 local RANGE, PROBATION, LAPSE, TWO_BEATS = 64, 1000, 1500000, 800000
 local FENCE_LIFE, QUEUE_LIFE = 86400000, 30000
 
-local unheard
+local unpublished
 
 local function last_fence()
   return tonumber(call('GET', FENCE) or 0)
@@ -66,7 +66,7 @@ local function publish(token, fence, term, polls)
   local message = string.format('%.0f %.0f %d ', fence, now, term) .. token .. ' ' .. LOCK
   local heard = redis.pcall('PUBLISH', CHANNELS .. string.sub(token, 34, 49), message)
   if type(heard) == 'table' then
-    unheard = heard.err
+    unpublished = heard.err
     return true
   end
   return polls or heard > 0
