@@ -8,7 +8,7 @@ use std::time::Duration;
 use tenure::{Domain, Ticket};
 use tenure_testkit::conformance;
 use tenure_testkit::conformance::{Client, Doing, Fixture};
-use tenure_testkit::redis::{Fault, Proxy, RedisServer, named};
+use tenure_testkit::redis::{Fault, Proxy, RedisServer, Step, named};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::doomed;
@@ -60,22 +60,24 @@ impl OneServer {
 /// Kills every connection but its own, again and again.
 struct Killer {
     is_over: Arc<AtomicBool>,
-    /// Somebody is cut off, which the server must not learn of.
-    pauses: Arc<AtomicBool>,
+    /// Held while it kills, and by whoever is cut off, which the server must not learn of.
+    pauses: Arc<Mutex<bool>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Killer {
     fn start(server: Arc<RedisServer>) -> Self {
-        let (is_over, pauses) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (is_over, pauses) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(false)));
         let (ends, rests) = (Arc::clone(&is_over), Arc::clone(&pauses));
         let thread = std::thread::spawn(move || {
             while !ends.load(Ordering::SeqCst) {
-                if !rests.load(Ordering::SeqCst) {
+                let pauses = rests.lock().expect("no panic");
+                if !*pauses {
                     for kind in ["normal", "pubsub"] {
                         server.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
                     }
                 }
+                drop(pauses);
                 std::thread::park_timeout(Duration::from_millis(100));
             }
         });
@@ -97,14 +99,29 @@ impl Drop for Killer {
 struct Proxied {
     domain: Domain,
     proxy: Arc<Proxy>,
-    killer_pauses: Option<Arc<AtomicBool>>,
+    killer_pauses: Option<Arc<Mutex<bool>>>,
 }
 
 impl Proxied {
     fn pause_killer(&self, pauses: bool) {
         if let Some(killer) = &self.killer_pauses {
-            killer.store(pauses, Ordering::SeqCst);
+            *killer.lock().expect("no panic") = pauses;
         }
+    }
+
+    /// A waiter whose subscription was killed a moment ago is passed over, as it must be: it is given the time to say that it is there.
+    async fn is_heard_again(&self) {
+        if self.killer_pauses.is_none() || !self.proxy.has_seen(Step::Received, named("SUBSCRIBE")) {
+            return;
+        }
+        self.proxy.forget();
+        let beaten = async {
+            while self.proxy.connections() < 2 || !self.proxy.has_seen(Step::Answered, named("EVALSHA")) {
+                tokio::task::yield_now().await;
+            }
+        };
+        // One that waits no longer says nothing.
+        drop(tokio::time::timeout(Duration::from_secs(1), beaten).await);
     }
 }
 
@@ -115,6 +132,7 @@ impl Client for Proxied {
 
     async fn cut_off(&self) {
         self.pause_killer(true);
+        self.is_heard_again().await;
         self.proxy.cut();
     }
 
