@@ -7,7 +7,7 @@ use tenure::{Domain, DomainUrl, Error, ErrorKind};
 
 use crate::args;
 use crate::exit_code;
-use crate::output::escaped;
+use crate::text::escaped;
 
 /// The variable that is used without `--url`.
 const VARIABLE: &str = "TENURE_URL";

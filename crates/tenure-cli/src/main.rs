@@ -1,22 +1,16 @@
-//! The `tenure` command: holds a name while another command runs.
+//! The `tenure` command: holds a name while another command runs, and shows and changes what is held.
 //!
-//! A command is a file in `commands/`, and a variant in `args.rs`. stdout belongs to the command that is run, or to what was asked for;
-//! everything else is on stderr, one fact a line.
+//! A command is a file in `commands/`, with its options, and a variant in `args.rs`. stdout belongs to the command that is run, or to what was
+//! asked for; everything else is on stderr, one fact a line.
 
 mod address;
 mod args;
-mod child;
 mod commands;
-mod deadline;
 mod exit_code;
-mod front;
-mod holding;
-mod minder;
+mod json;
 mod output;
-mod signals;
 mod sys;
-mod tree;
-mod wire;
+mod text;
 
 use std::process::ExitCode;
 
@@ -24,7 +18,22 @@ use args::{Cli, Command};
 
 fn main() -> ExitCode {
     let code = match Cli::read(std::env::args_os()) {
-        Ok(Cli { command: Command::Run(run) }) => commands::run::run(&run),
+        Ok(cli) => match &cli.command {
+            Command::Run(run) => run.execute(),
+            Command::Ls(ls) => ls.execute(),
+            Command::Status(status) => status.execute(),
+            Command::Watch(watch) => watch.execute(),
+            Command::Top(top) => top.execute(),
+            Command::Acquire(acquire) => acquire.execute(),
+            Command::Renew(renew) => renew.execute(),
+            Command::Release(release) => release.execute(),
+            Command::Hold(hold) => hold.execute(),
+            Command::Break(breaking) => breaking.execute(),
+            Command::Doctor(doctor) => doctor.execute(),
+            Command::Bench(bench) => bench.execute(),
+            Command::Completions(completions) => completions.execute(),
+            Command::Man(man) => man.execute(),
+        },
         Err(refused) => output::usage(refused),
     };
     ExitCode::from(code)

@@ -15,7 +15,7 @@ use std::ptr;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::process::{Pid, Signal};
 
-use crate::deadline::Watch;
+use crate::commands::run::deadline::Watch;
 
 /// What a new process may use of a stack before exec, besides its arguments.
 const STACK: usize = 64 * 1024;

@@ -1,3 +1,48 @@
-//! One file a command.
+//! One file a command, with its options and `execute`, which returns the exit code.
 
+pub(crate) mod acquire;
+pub(crate) mod bench;
+pub(crate) mod break_lock;
+pub(crate) mod completions;
+pub(crate) mod doctor;
+pub(crate) mod hold;
+pub(crate) mod ls;
+pub(crate) mod man;
+pub(crate) mod release;
+pub(crate) mod renew;
 pub(crate) mod run;
+pub(crate) mod status;
+pub(crate) mod top;
+pub(crate) mod watch;
+
+use tenure::{Domain, Error};
+
+use crate::address::{self, Source};
+use crate::args;
+use crate::exit_code;
+use crate::output::{self, say};
+
+/// Does the work of a command on its domain, says what went wrong, and returns the exit code.
+pub(crate) fn on_domain(asked: &args::Domain, work: impl AsyncFnOnce(&Domain) -> Result<u8, Error>) -> u8 {
+    let (domain, source) = match address::domain(asked) {
+        Ok(domain) => domain,
+        Err(refused) => {
+            say(refused.message);
+            return refused.code;
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            output::refused_by_system(&error);
+            return exit_code::OS;
+        }
+    };
+    runtime.block_on(work(&domain)).unwrap_or_else(|error| failed(source, &error))
+}
+
+/// Says what went wrong; returns the exit code.
+fn failed(source: Source, error: &Error) -> u8 {
+    say(source.blamed(error));
+    exit_code::of_error(error)
+}

@@ -10,12 +10,12 @@ use rustix::process::{
 };
 use tenure::Fence;
 
-use crate::args::Run;
+use super::Run;
+use super::signals;
+use super::tree;
+use super::wire::Relayed;
 use crate::exit_code;
-use crate::signals;
 use crate::sys::{Mask, Program};
-use crate::tree;
-use crate::wire::Relayed;
 
 /// Which process group the command runs in.
 #[derive(Clone, Copy, Debug)]

@@ -10,8 +10,8 @@ use rustix::process::Signal;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
+use super::wire::{self, Relayed};
 use crate::sys;
-use crate::wire::{self, Relayed};
 
 /// Those that the command gets in place of `tenure`. Others have their default action: what ends `tenure` ends the command.
 const FORWARDED: [Signal; 10] = [

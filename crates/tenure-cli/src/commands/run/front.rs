@@ -1,6 +1,6 @@
 //! The process that the user started: it stands for the command, towards the shell and the terminal.
 //!
-//! The lease is not kept here but in the [minder](crate::minder), a process of its own outside the terminal's foreground group. So Ctrl-Z stops
+//! The lease is not kept here but in the [minder](super::minder), a process of its own outside the terminal's foreground group. So Ctrl-Z stops
 //! this process and the command, as the shell expects, and the lease is renewed all the same. The front passes signals on, stops when the command
 //! was stopped, and exits as the minder does.
 //!
@@ -14,12 +14,12 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
-use crate::deadline::{Moment, Watch};
+use super::deadline::{Moment, Watch};
+use super::tree::{self, Change};
+use super::wire::{self, Relayed, Told};
 use crate::exit_code;
 use crate::output::{self, say};
 use crate::sys::SignalFd;
-use crate::tree::{self, Change};
-use crate::wire::{self, Relayed, Told};
 
 /// How long to sleep when nothing is to be watched.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3_600);

@@ -1,6 +1,6 @@
 //! The process that keeps the lease and starts the command.
 //!
-//! A child of the [front](crate::front), in a process group of its own, so that no terminal stops it, and the parent of the command, so that all
+//! A child of the [front](super::front), in a process group of its own, so that no terminal stops it, and the parent of the command, so that all
 //! that the command starts stays below it. It outlives the front: when that is killed, it kills the command with all that came of it, and
 //! gives the name back when nothing of it is left.
 
@@ -12,16 +12,17 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, setpgid};
 use tenure::{Attempt, Domain, Error, Guard, Lock, Release};
 
+use super::Run;
+use super::child::{Child, Group};
+use super::deadline::{Moment, Plan, Watch};
+use super::holding::{Ended, Holding};
+use super::signals::{Event, Events};
+use super::tree;
 use crate::address::Source;
-use crate::args::Run;
-use crate::child::{Child, Group};
-use crate::deadline::{Moment, Plan, Watch};
 use crate::exit_code;
-use crate::holding::{Ended, Holding};
-use crate::output::{self, escaped, say};
-use crate::signals::{Event, Events};
+use crate::output::{self, say};
 use crate::sys::Mask;
-use crate::tree;
+use crate::text::escaped;
 
 /// How long to try to leave the queue.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
@@ -62,16 +63,13 @@ impl Minder<'_> {
         self.mask.set();
         Mask::of([Signal::TTOU]).block();
 
-        let mut lock = self.domain.lock(&self.run.name).label(&self.run.label);
-        if let Some(ttl) = self.run.ttl {
-            lock = lock.ttl(ttl);
-        }
+        let lock = self.run.terms.lock(&self.domain, &self.run.name);
         Ok(match self.acquire(&lock, &mut events).await {
             Ok(Ok(Attempt::Acquired(guard))) => self.run(guard, events).await,
             Ok(Ok(Attempt::Busy(busy))) => {
-                output::busy(self.run, &busy);
+                output::busy(&self.run.name, &self.run.patience, &busy);
                 self.leave_queue().await;
-                self.run.conflict_exit_code
+                self.run.patience.conflict_exit_code
             }
             Ok(Err(error)) => self.failed(&error),
             Err(Interrupted(signal)) => {
@@ -84,7 +82,7 @@ impl Minder<'_> {
     /// Waits for the name as long as was asked for, and until a signal that would end a process.
     async fn acquire(&self, lock: &Lock, events: &mut Events) -> Result<Result<Attempt, Error>, Interrupted> {
         let mut acquiring = pin!(async {
-            match self.run.patience() {
+            match self.run.patience.limit() {
                 Some(patience) => lock.try_acquire_for(patience).await,
                 None => lock.acquire().await.map(Attempt::Acquired),
             }

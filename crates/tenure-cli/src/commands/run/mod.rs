@@ -1,5 +1,14 @@
-//! `tenure run`: one process becomes two before there is a thread or a connection, the [front](crate::front) and the
-//! [minder](crate::minder).
+//! `tenure run`: one process becomes two before there is a thread or a connection, the [front] and the [minder].
+
+mod child;
+pub(crate) mod deadline;
+mod front;
+mod holding;
+mod minder;
+mod options;
+mod signals;
+mod tree;
+mod wire;
 
 use std::fs::File;
 use std::io;
@@ -9,34 +18,36 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Signal, getpid};
 use tenure::Domain;
 
+use self::child::Group;
+use self::front::Front;
+use self::minder::Minder;
+pub(crate) use self::options::Run;
 use crate::address::{self, Source};
-use crate::args::Run;
-use crate::child::Group;
-use crate::front::Front;
-use crate::minder::Minder;
+use crate::exit_code;
 use crate::output::{self, say};
 use crate::sys::{self, Forked, Mask, SignalFd};
-use crate::{exit_code, signals, tree};
 
 /// How many descriptors `tenure` opens at the same time. Too few are told here: further on, each thing that fails has a reason of its own
 /// at hand.
 const DESCRIPTORS: usize = 20;
 
-/// Holds the name while the command runs; returns the exit code.
-pub(crate) fn run(run: &Run) -> u8 {
-    // Checked before there are two processes; it connects in the minder.
-    let (domain, source) = match address::domain(&run.domain) {
-        Ok(domain) => domain,
-        Err(refused) => {
-            say(refused.message);
-            return refused.code;
-        }
-    };
-    let code = check_descriptors().and_then(|()| split(run, domain, source));
-    code.unwrap_or_else(|error| {
-        output::refused_by_system(&error);
-        exit_code::OS
-    })
+impl Run {
+    /// Holds the name while the command runs; returns the exit code.
+    pub(crate) fn execute(&self) -> u8 {
+        // Checked before there are two processes; it connects in the minder.
+        let (domain, source) = match address::domain(&self.domain) {
+            Ok(domain) => domain,
+            Err(refused) => {
+                say(refused.message);
+                return refused.code;
+            }
+        };
+        let code = check_descriptors().and_then(|()| split(self, domain, source));
+        code.unwrap_or_else(|error| {
+            output::refused_by_system(&error);
+            exit_code::OS
+        })
+    }
 }
 
 /// Fails when the descriptors that are needed can't be opened.

@@ -8,11 +8,12 @@ use std::fmt::Display;
 use rustix::process::{Pid, Signal, kill_process};
 use tenure::Tenure;
 
-use crate::child::Child;
-use crate::deadline::{Moment, Plan, Watch};
-use crate::output::{self, escaped, say_at_once};
-use crate::signals::{Event, Events};
-use crate::tree::{self, Change};
+use super::child::Child;
+use super::deadline::{Moment, Plan, Watch};
+use super::signals::{Event, Events};
+use super::tree::{self, Change};
+use crate::output::{self, say_at_once};
+use crate::text::escaped;
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

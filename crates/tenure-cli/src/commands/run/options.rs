@@ -1,0 +1,115 @@
+//! The options of `tenure run`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use crate::args::{Domain, Patience, Terms};
+
+/// Hold NAME while COMMAND runs
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "tenure run [OPTIONS] NAME [--] COMMAND [ARG]...",
+    after_help = "\
+Waits until nobody else holds NAME, runs COMMAND, gives NAME back, and exits as COMMAND did.
+When the lease is lost, COMMAND is stopped before anybody else can get NAME.
+
+Exit codes: that of COMMAND, or 128 + n when signal n killed it; 75 not acquired; 79 lost; 69 store
+unavailable; 77 denied; 64 usage; 71 no process, descriptor or memory to be had; 126 COMMAND can't be executed;
+127 not found; 130, 143 interrupted while waiting.
+
+COMMAND gets TENURE_NAME and TENURE_FENCE. Durations: 30, .5, 500ms, 30s, 2m30s, 1h."
+)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) domain: Domain,
+
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+
+    #[command(flatten)]
+    pub(crate) terms: Terms,
+
+    /// What to hold: any text of up to 1,000 bytes
+    pub(crate) name: String,
+
+    /// What to run while it is held, with its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl Run {
+    /// Does what the definition of the options can't say.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(crate) fn complete(&mut self) -> Result<(), clap::Error> {
+        // After a `--` before NAME, clap takes the one after it for COMMAND.
+        if self.command[0] == "--" {
+            self.command.remove(0);
+        }
+        if self.command.is_empty() {
+            let why = "COMMAND is missing; write it after NAME, with its arguments\n";
+            return Err(clap::Error::raw(clap::error::ErrorKind::MissingRequiredArgument, why));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn parse(line: &str) -> Result<Run, clap::Error> {
+        let words = ["tenure", "run"].into_iter().chain(line.split(' '));
+        Cli::read(words).map(|cli| match cli.command {
+            Command::Run(run) => run,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn what_stands_after_the_name_belongs_to_the_command() {
+        for line in ["-n hello -- echo -n -w x", "-n hello echo -n -w x", "hello -n echo -n -w x"] {
+            let run = parse(line).unwrap();
+            assert_eq!(run.command, ["echo", "-n", "-w", "x"], "{line}");
+            assert_eq!((run.name.as_str(), run.patience.limit()), ("hello", Some(Duration::ZERO)), "{line}");
+        }
+        let inner = parse("a -- b -- c").unwrap();
+        assert_eq!(inner.command, ["b", "--", "c"], "the command's own `--` stays");
+        for line in ["-- -n -- b -- c", "-- -n b -- c"] {
+            let run = parse(line).unwrap();
+            assert_eq!((run.name.as_str(), run.patience.limit()), ("-n", None), "{line}");
+            assert_eq!(run.command, ["b", "--", "c"], "{line}");
+        }
+    }
+
+    // R4.1
+    #[test]
+    fn patience_as_flock_has_it() {
+        let limit = |line| parse(line).unwrap().patience.limit();
+        assert_eq!(limit("a b"), None);
+        assert_eq!(limit("-w 2m30s a b"), Some(Duration::from_secs(150)));
+        assert_eq!(limit("-w .5 a b"), Some(Duration::from_millis(500)));
+        assert_eq!(limit("-w 0 a b"), limit("-n a b"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused() {
+        for line in [
+            "-n -w 3 a b",
+            "-w soon a b",
+            "-E 256 a b",
+            "--ttl 1m30 a b",
+            "a",
+            "a --",
+            "-- a --",
+            "--bogus a b",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What programs read: one JSON object a line on stdout, each with the version of its schema. docs/cli.md describes the fields.
+//!
+//! A field is never removed and never changes its meaning within a version; new ones may come.
+
+use std::io::Write as _;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use tenure::Owner;
+
+/// The version of all schemas.
+const VERSION: u32 = 1;
+
+/// An object with the version before its fields.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    v: u32,
+    #[serde(flatten)]
+    object: &'a T,
+}
+
+/// Prints one object as a line on stdout; false when nobody reads it any more.
+pub(crate) fn print(object: &impl Serialize) -> bool {
+    let mut line = to_line(object);
+    line.push('\n');
+    let mut stdout = std::io::stdout();
+    stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).is_ok()
+}
+
+/// One object as a line, without its end.
+pub(crate) fn to_line(object: &impl Serialize) -> String {
+    serde_json::to_string(&Versioned { v: VERSION, object }).expect("plain fields")
+}
+
+/// Who holds or waits; all fields are null for a lock of another library, which does not say.
+#[derive(Debug, Serialize)]
+pub(crate) struct Who {
+    host: Option<String>,
+    user: Option<String>,
+    pid: Option<u32>,
+    label: Option<String>,
+    /// Taken by another library.
+    foreign: bool,
+}
+
+impl Who {
+    pub(crate) fn new(owner: &Owner) -> Self {
+        let known = |text: &str| Some(text.to_owned()).filter(|_| !owner.is_foreign());
+        Who {
+            host: known(owner.host()),
+            user: known(owner.user()),
+            pid: owner.pid(),
+            label: known(owner.label()),
+            foreign: owner.is_foreign(),
+        }
+    }
+}
+
+/// Whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_millis(moment: SystemTime) -> u64 {
+    millis(moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
