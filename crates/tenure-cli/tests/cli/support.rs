@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tenure_testkit::redis::RedisServer;
 
 /// Longer than anything takes on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -51,6 +52,7 @@ fn all_processes() -> impl Iterator<Item = i32> {
 pub(crate) struct Place {
     dir: PathBuf,
     mark: String,
+    server: Option<RedisServer>,
 }
 
 impl Place {
@@ -59,7 +61,27 @@ impl Place {
         let mark = format!("tenure-cli-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let dir = std::env::temp_dir().join(&mark);
         fs::create_dir(&dir).unwrap();
-        Place { dir, mark }
+        Place { dir, mark, server: None }
+    }
+
+    /// The same, with the locks on a Redis server of its own.
+    pub(crate) fn on_redis() -> Self {
+        let mut place = Place::new();
+        place.server = Some(RedisServer::start());
+        place
+    }
+
+    /// Its Redis server.
+    pub(crate) fn server(&self) -> &RedisServer {
+        self.server.as_ref().expect("a place on Redis")
+    }
+
+    /// Where names live.
+    pub(crate) fn url(&self) -> String {
+        match &self.server {
+            Some(server) => server.url(),
+            None => format!("file://{}", self.locks().display()),
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -91,7 +113,7 @@ impl Place {
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("env");
         command.args(["--default-signal", program]);
-        command.env("TENURE_URL", format!("file://{}", self.locks().display()));
+        command.env("TENURE_URL", self.url());
         command.env("TENURE_TEST", &self.mark).env("PLACE", &self.dir).current_dir(&self.dir);
         command.stdin(Stdio::null());
         command

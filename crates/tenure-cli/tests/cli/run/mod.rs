@@ -1,4 +1,4 @@
-//! `tenure run`, by real processes on a real directory.
+//! `tenure run`, by real processes.
 //!
 //! Whether a command still runs is asked of the kernel, independently of `tenure`: commands hold a flock(1) on a file, which lasts until the
 //! last process that inherited it is gone. A command that finds it taken has met another.
@@ -6,6 +6,5 @@
 mod codes;
 mod signals;
 mod stopping;
-mod support;
 mod terminal;
 mod waiting;
