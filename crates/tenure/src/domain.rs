@@ -139,12 +139,16 @@ impl Domain {
     /// ```
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Status, Error> {
         let name = Name::new(name.as_ref())?;
-        match self.execute(&name, Op::Inspect).await?.reply {
-            Reply::Seen { holding, waiters } => Ok(Status {
-                name: name.as_str().to_owned(),
-                holder: holding.map(Holder::new),
-                waiters: waiters.iter().map(|token| token.owner()).collect(),
-            }),
+        let Executed { reply, server, .. } = self.execute(&name, Op::Inspect).await?;
+        self.status(&name, reply, server)
+    }
+
+    fn status(&self, name: &Name, reply: Reply, server: Option<u64>) -> Result<Status, Error> {
+        match reply {
+            Reply::Seen { holding, waiters } => {
+                let session = self.client.session().id();
+                Ok(Status::new(name, holding, &waiters, server.unwrap_or_default(), session))
+            }
             reply => Err(crate::acquire::unexpected(&reply)),
         }
     }
