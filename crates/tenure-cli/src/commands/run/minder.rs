@@ -7,7 +7,7 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::pin::pin;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getpgid, setpgid};
 use tenure::{Domain, Error, Guard, Release};
@@ -119,6 +119,7 @@ impl Minder<'_> {
 
     /// Runs the command under the lease, and gives it back.
     async fn run(self, guard: Guard, waited: Duration, events: Events) -> u8 {
+        let acquired = Instant::now();
         // Before the command starts, so that there is no moment in which nobody would stop it.
         let plan = Plan::new(Moment::now(), guard.remaining());
         self.watch.follow(&plan);
@@ -132,19 +133,19 @@ impl Minder<'_> {
             Ok(child) => child,
             Err(code) => {
                 self.watch.rest();
-                give_back(guard).await;
+                give_back(guard, acquired).await;
                 return code;
             }
         };
         let holding = Holding::new(child, events, &guard, plan, self.watch, self.front);
         match holding.until_ended().await {
-            Ended::Exited(code) => give_back(guard).await.unwrap_or(code),
+            Ended::Exited(code) => give_back(guard, acquired).await.unwrap_or(code),
             Ended::Lost => {
                 self.tell_of_store().await;
                 exit_code::LOST
             }
             Ended::FrontGone => {
-                give_back(guard).await;
+                give_back(guard, acquired).await;
                 exit_code::by_signal(Signal::KILL.as_raw())
             }
         }
@@ -180,9 +181,9 @@ impl Minder<'_> {
 struct Interrupted(Signal);
 
 /// Gives the name back; the exit code for a lease that turns out to have been lost.
-async fn give_back(guard: Guard) -> Option<u8> {
+async fn give_back(guard: Guard, acquired: Instant) -> Option<u8> {
     let name = escaped(guard.name());
-    let held = SystemTime::now().duration_since(guard.since()).unwrap_or_default();
+    let held = acquired.elapsed();
     let had_ended = match guard.release().await {
         Ok(Release::Done) => {
             say_more(format_args!("gave `{name}` back, held for {}", rough(held)));

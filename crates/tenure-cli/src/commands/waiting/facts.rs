@@ -10,8 +10,6 @@ use crate::text::{escaped, owner, rough, utc};
 
 /// The frames of the spinner. ASCII, for every terminal has that.
 const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
-/// How many columns a text of others gets where not all fits.
-const SHORT: usize = 20;
 
 /// What is known so far.
 pub(super) struct Facts {
@@ -72,56 +70,81 @@ impl Facts {
     /// As a line on a terminal, no wider than `width`.
     pub(super) fn drawn(&self, now: Instant, frame: usize, width: usize) -> String {
         let spinner = SPINNER[frame % SPINNER.len()];
-        let full = format!("{spinner} {}", self.text(now, &str::to_owned));
-        if columns(&full) <= width {
-            return full;
-        }
-        // The name or the label may be long; the rest is what is looked at.
-        let shorter = format!("{spinner} {}", self.text(now, &|text| cut(text, SHORT)));
-        cut(&shorter, width)
+        let whole = |style| format!("{spinner} {}", self.text(now, style));
+        let styles = [Style::FULL, Style::BRIEF, Style::SHORT];
+        let fitting = styles.into_iter().map(whole).find(|line| columns(line) <= width);
+        fitting.unwrap_or_else(|| cut(&whole(Style::SHORT), width))
     }
 
     /// As a line without a terminal; `None` when nothing was learnt after `due`, or nothing worth it.
     pub(super) fn said(&self, now: Instant, due: Instant) -> Option<String> {
-        let is_new = |at: Instant| at >= due;
-        let is_away = self.away.as_ref().is_some_and(|away| is_new(away.at));
-        let is_held = self.seen.as_ref().is_some_and(|seen| is_new(seen.at) && seen.holder.is_some());
-        (is_away || is_held).then(|| self.text(now, &str::to_owned))
+        let is_away = self.away.as_ref().is_some_and(|away| away.at >= due);
+        let is_held = self.seen.as_ref().is_some_and(|seen| seen.at >= due && seen.holder.is_some());
+        (is_away || is_held).then(|| self.text(now, Style::FULL))
     }
 
-    /// `fit` shortens what others chose.
-    fn text(&self, now: Instant, fit: &dyn Fn(&str) -> String) -> String {
-        let mut text = format!("waiting for `{}`", fit(&self.name));
+    fn text(&self, now: Instant, style: Style) -> String {
+        let before = if style.is_brief { "" } else { "waiting for " };
+        let mut text = format!("{before}`{}`", cut(&self.name, style.longest));
         if let Some(away) = &self.away {
             let _ = write!(text, "; store is away since {}: {}", utc(away.since), away.why);
             return text;
         }
         let Some(seen) = &self.seen else {
-            text.push_str("; store is asked who holds it");
+            text.push_str("; the store is asked who holds it");
             return text;
         };
         if let Some(position) = seen.position {
-            let _ = write!(text, "; {position} of {} in the queue", seen.waiters);
+            let after = if style.is_brief { "" } else { " in the queue" };
+            let _ = write!(text, "; {position} of {}{after}", seen.waiters);
         }
-        let Some(holder) = &seen.holder else {
-            text.push_str("; free, and handed over now");
-            return text;
-        };
-        let _ = write!(text, "; held by {}", fit(&owner(&holder.owner)));
-        // A lock of another library does not say since when.
-        if !holder.owner.is_foreign() {
-            let held = SystemTime::now().duration_since(holder.since).unwrap_or_default();
-            let _ = write!(text, " for {}", rough(held));
+        match &seen.holder {
+            Some(holder) => text.push_str(&holder.text(now.saturating_duration_since(seen.at), style)),
+            None => text.push_str("; free, and handed over now"),
         }
-        match holder.remaining {
+        text
+    }
+}
+
+impl Holder {
+    /// As it was shown that long ago.
+    fn text(&self, ago: Duration, style: Style) -> String {
+        let mut text = String::from(if style.is_brief { "; " } else { "; held by " });
+        let fit = |part: &str| cut(&escaped(part), style.longest);
+        match self.owner.pid() {
+            Some(pid) => {
+                let _ = write!(text, "{}@{}, pid {pid}", fit(self.owner.user()), fit(self.owner.host()));
+                if !self.owner.label().is_empty() {
+                    let _ = write!(text, ", label `{}`", fit(self.owner.label()));
+                }
+                let held = SystemTime::now().duration_since(self.since).unwrap_or_default();
+                let _ = write!(text, ", for {}", rough(held));
+            }
+            // A lock of another library says neither who nor since when.
+            None => text.push_str(&owner(&self.owner)),
+        }
+        match self.remaining {
             Duration::MAX => text.push_str("; lease without end"),
             remaining => {
-                let left = remaining.saturating_sub(now.saturating_duration_since(seen.at));
-                let _ = write!(text, "; lease left {}", rough(left));
+                let _ = write!(text, "; lease left {}", rough(remaining.saturating_sub(ago)));
             }
         }
         text
     }
+}
+
+/// How much room there is.
+#[derive(Clone, Copy)]
+struct Style {
+    is_brief: bool,
+    /// The most columns for a text that others chose.
+    longest: usize,
+}
+
+impl Style {
+    const FULL: Style = Style { is_brief: false, longest: usize::MAX };
+    const BRIEF: Style = Style { is_brief: true, longest: usize::MAX };
+    const SHORT: Style = Style { is_brief: true, longest: 16 };
 }
 
 /// How wide it is on a terminal.
@@ -146,4 +169,69 @@ fn cut(text: &str, width: usize) -> String {
         beginning.push('…');
     }
     beginning
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn facts(name: &str, label: &str) -> Facts {
+        let domain = tenure::Domain::open("memory:").await.unwrap();
+        let _guard = domain.lock(name).label(label).acquire().await.unwrap();
+        let mut facts = Facts::new(name);
+        facts.learn(Instant::now(), &domain.inspect(name).await);
+        facts
+    }
+
+    #[tokio::test]
+    async fn a_line_fits_whatever_is_in_it() {
+        let now = Instant::now();
+        for (name, label) in
+            [("a", ""), ("a", "by hand"), (&"wide 語".repeat(60), "🔒"), ("e\u{301}\u{1b}[2J", "x")]
+        {
+            let facts = facts(name, label).await;
+            for width in 0..200 {
+                let line = facts.drawn(now, width, width);
+                assert!(columns(&line) <= width, "{width}: {line}");
+                assert!(!line.contains(char::is_control), "{line:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_looked_for_is_kept_longest() {
+        let mut facts = facts(&"n".repeat(100), &"l".repeat(100)).await;
+        let seen = facts.seen.as_mut().unwrap();
+        (seen.position, seen.waiters) = (Some(2), 3);
+        let now = seen.at + Duration::from_secs(4);
+        let pid = std::process::id();
+        let short = facts.drawn(now, 0, 130);
+        assert!(short.starts_with("| `nnnnnnnnnnnnnnn…`; 2 of 3; "), "{short}");
+        assert!(short.contains(&format!(", pid {pid}, label `lllllllllllllll…`, for ")), "{short}");
+        assert!(short.ends_with("; lease left 5s") || short.ends_with("; lease left 6s"), "{short}");
+        let full = facts.drawn(now, 1, 1_000);
+        assert!(
+            full.starts_with("/ waiting for `nnn") && full.contains("2 of 3 in the queue; held by "),
+            "{full}"
+        );
+        let past = facts.drawn(now + Duration::from_secs(60), 0, 1_000);
+        assert!(past.ends_with("; lease left 0ms"), "{past}");
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_away_is_told_with_since_when() {
+        let mut facts = facts("a", "").await;
+        let begun = Instant::now();
+        assert!(facts.said(begun, begun).is_none(), "nothing new");
+        let refused = || tenure::Domain::lazy("nonsense").map(|_| unreachable!());
+        facts.learn(begun, &refused());
+        let since = facts.away.as_ref().unwrap().since;
+        facts.learn(Instant::now(), &refused());
+        assert_eq!(facts.away.as_ref().unwrap().since, since, "since the first question without an answer");
+        let said = facts.said(Instant::now(), begun).unwrap();
+        assert!(
+            said.starts_with(&format!("waiting for `a`; store is away since {}: ", utc(since))),
+            "{said}"
+        );
+    }
 }
