@@ -10,7 +10,10 @@ mod exit_code;
 mod glob;
 mod json;
 mod output;
+mod presence;
+mod seen;
 mod sys;
+mod table;
 mod text;
 
 use std::process::ExitCode;

@@ -181,6 +181,23 @@ pub(crate) fn refused_by_system(error: &std::io::Error) {
     say(format_args!("operating system refused what is needed to start a command: {error}{fix}"));
 }
 
+/// Prints what was asked for on stdout, with its colours where they are wanted.
+///
+/// # Errors
+/// With the exit code, when there is nobody to print for: 0 when whoever reads has what it wants.
+pub(crate) fn show(what: &str, text: &str) -> Result<(), u8> {
+    let mut stdout = std::io::stdout();
+    let is_plain = anstream::AutoStream::choice(&stdout) == anstream::ColorChoice::Never;
+    let text = if is_plain { anstream::adapter::strip_str(text).to_string() } else { text.to_owned() };
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return 0;
+        }
+        say(format_args!("{what} could not be written to stdout: {error}"));
+        exit_code::IO
+    })
+}
+
 /// Says why a command could not be started.
 pub(crate) fn not_started(command: &str, error: &std::io::Error) {
     if exit_code::of_start(error) == exit_code::OS {
