@@ -142,9 +142,9 @@ impl Domain {
 
     fn status(&self, name: &Name, reply: Reply, server: Option<u64>) -> Result<Status, Error> {
         match reply {
-            Reply::Seen { holding, waiters } => {
-                let session = self.client.session().id();
-                Ok(Status::new(name, holding, &waiters, server.unwrap_or_default(), session))
+            Reply::Seen { holding, waiters, broken } => {
+                let (now, session) = (server.unwrap_or_default(), self.client.session().id());
+                Ok(Status::new(name, holding, &waiters, broken, now, session))
             }
             reply => Err(crate::acquire::unexpected(&reply)),
         }

@@ -105,6 +105,7 @@ macro_rules! each_conformance_case {
                 a_broken_lock_goes_to_the_next: [Force];
                 breaking_compares: [Force];
                 a_shared_lease_is_broken_as_one: [Force];
+                what_was_ended_by_force_is_shown: [Force, List];
                 a_cancelled_take_over_is_given_back: [Force];
             }
             closing {
@@ -151,6 +152,10 @@ macro_rules! each_conformance_case {
                 those_who_wait_wait_for_the_adopter: [Detach, Fifo];
                 a_detach_that_did_not_reach_the_store_is_tried_again: [Detach, CutOff];
                 a_ticket_is_good_once: [Detach];
+                a_ticket_is_renewed: [Detach];
+                a_renewed_ticket_outlives_its_renewer: [Detach];
+                a_ticket_is_released: [Detach];
+                a_ticket_that_was_used_changes_nothing: [Detach];
             }
             fences {
                 fences_grow_over_releases: [];
@@ -191,6 +196,7 @@ macro_rules! each_conformance_case {
                 a_renewal_without_an_answer_costs_no_lease: [LoseReplies];
                 a_take_over_without_an_answer_is_asked_again: [Force, LoseReplies];
                 an_adoption_without_an_answer_is_asked_again: [Detach, LoseReplies];
+                a_ticket_without_an_answer_is_asked_again: [Detach, LoseReplies];
                 one_that_gives_up_on_an_answer_leaves_nothing: [LoseReplies];
                 an_acquire_without_an_answer_ends_with_its_domain: [LoseReplies];
             }
