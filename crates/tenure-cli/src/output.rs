@@ -139,6 +139,11 @@ pub(crate) fn refused_by_system(error: &std::io::Error) {
     say(format_args!("operating system refused what is needed to start a command: {error}{fix}"));
 }
 
+/// Says that what was asked for could not be printed.
+pub(crate) fn not_written(what: &str, error: &std::io::Error) {
+    say(format_args!("{what} could not be written to stdout: {error}"));
+}
+
 /// Says why a command could not be started.
 pub(crate) fn not_started(command: &str, error: &std::io::Error) {
     if exit_code::of_start(error) == exit_code::OS {
