@@ -41,7 +41,7 @@ pub(crate) enum Command {
 /// Where names live.
 #[derive(Debug, Args)]
 pub(crate) struct Domain {
-    /// Where names live [env: TENURE_URL] [default: file:, a directory of this user on this machine]
+    /// Where names live [env: TENURE_URL] [default: file:]
     #[arg(long)]
     pub(crate) url: Option<String>,
 }
@@ -87,7 +87,7 @@ impl Patience {
 /// What is asked for besides the name.
 #[derive(Debug, Args)]
 pub(crate) struct Terms {
-    /// How long the lease lasts if it is not renewed: 100ms to 24h [default: 10s]
+    /// How long a lease lasts unless renewed: 100ms to 24h [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) ttl: Option<Duration>,
 

@@ -4,9 +4,7 @@ use clap::Args;
 use clap_complete::Shell;
 
 use crate::args::Cli;
-use crate::exit_code;
 use crate::output;
-use crate::stdout;
 
 /// Print the completions for a shell
 #[derive(Debug, Args)]
@@ -19,12 +17,6 @@ impl Completions {
     pub(crate) fn execute(&self) -> u8 {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::definition(), "tenure", &mut script);
-        match stdout::write(&script) {
-            Ok(()) => 0,
-            Err(error) => {
-                output::not_written("completions", &error);
-                exit_code::IO
-            }
-        }
+        output::print("completions", &script)
     }
 }

@@ -11,7 +11,6 @@ use crate::args::Cli;
 use crate::exit_code;
 use crate::notes::{self, Notes};
 use crate::output::{self, say};
-use crate::stdout;
 use crate::text::escaped;
 
 /// What `tenure` reads of its environment, and what it adds for a command that it runs.
@@ -52,13 +51,7 @@ impl Man {
                 }
             },
         };
-        match stdout::write(&page(command)) {
-            Ok(()) => 0,
-            Err(error) => {
-                output::not_written("man page", &error);
-                exit_code::IO
-            }
-        }
+        output::print("man page", &page(command))
     }
 }
 
@@ -97,7 +90,14 @@ fn page(command: &clap::Command) -> Vec<u8> {
         })
         .and_then(|()| sections(notes::of(command.get_name())).to_writer(&mut text));
     rendered.expect("memory takes all that is written");
-    text
+    once(&text)
+}
+
+/// Every part begins with the same definitions, and a page needs them once.
+fn once(text: &[u8]) -> Vec<u8> {
+    let definitions = Roff::new().render();
+    let text = String::from_utf8_lossy(text).replace(&definitions, "");
+    format!("{definitions}{text}").into_bytes()
 }
 
 /// What the command says of itself below its options.
