@@ -1,24 +1,21 @@
 //! Where names live: one store, opened from a URL.
 
+mod tickets;
+
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::backend::{Capability, open};
-use crate::bid::Bid;
-use crate::claim::Claim;
 use crate::client::{Client, Executed};
 use crate::error::Error;
-use crate::guard::Guard;
 use crate::lease::Terms;
 use crate::lock::Lock;
 use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::record::{Op, Reply};
 use crate::release::Release;
-use crate::seize;
 use crate::status::{Health, Holder, Status};
-use crate::ticket::Ticket;
 use crate::url::DomainUrl;
 
 /// A store of names, opened from a URL. Cheap to clone; all clones share one connection and one keeper.
@@ -139,12 +136,16 @@ impl Domain {
     /// ```
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Status, Error> {
         let name = Name::new(name.as_ref())?;
-        match self.execute(&name, Op::Inspect).await?.reply {
-            Reply::Seen { holding, waiters } => Ok(Status {
-                name: name.as_str().to_owned(),
-                holder: holding.map(Holder::new),
-                waiters: waiters.iter().map(|token| token.owner()).collect(),
-            }),
+        let Executed { reply, server, .. } = self.execute(&name, Op::Inspect).await?;
+        self.status(&name, reply, server)
+    }
+
+    fn status(&self, name: &Name, reply: Reply, server: Option<u64>) -> Result<Status, Error> {
+        match reply {
+            Reply::Seen { holding, waiters } => {
+                let session = self.client.session().id();
+                Ok(Status::new(name, holding, &waiters, server.unwrap_or_default(), session))
+            }
             reply => Err(crate::acquire::unexpected(&reply)),
         }
     }
@@ -210,38 +211,6 @@ impl Domain {
         let name = Name::new(name.as_ref())?;
         let op = Op::Break { token: holder.token.clone(), fence: holder.fence.get() };
         Ok(Release::from_reply(&self.execute(&name, op).await?.reply))
-    }
-
-    /// Takes over a lease that was [detached](Guard::detach), under a new token and a higher fence, with the ttl that it had; it is renewed, and no
-    /// `max_hold` goes along. Of two that adopt the same ticket, one succeeds.
-    ///
-    /// # Errors
-    /// [`Lost`](crate::ErrorKind::Lost) when the lease has ended, or was adopted by another.
-    ///
-    /// # Cancel safety
-    /// Dropping the future leaves it open whether the ticket was used; if it was, the lease is given back.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tenure::Error> {
-    /// # let domain = tenure::Domain::open("memory:").await?;
-    /// let ticket = domain.lock("orders/42").acquire().await?.detach().await?;
-    /// let guard = domain.adopt(&ticket).await?;
-    /// assert!(domain.adopt(&ticket).await.is_err(), "a ticket is good for once");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn adopt(&self, ticket: &Ticket) -> Result<Guard, Error> {
-        let terms = Terms { ttl: ticket.ttl, ..self.terms };
-        let label = ticket.token.owner().label().into();
-        let claim = Arc::new(Claim { name: ticket.name.clone(), terms, label });
-        claim.check()?;
-        let op = |bid: &Bid, not_after| {
-            let (from, token) = (ticket.token.clone(), bid.token.clone());
-            Op::Adopt { from, token, ttl: terms.first_term(), floor: bid.floor, not_after }
-        };
-        seize::seize(&self.client, claim, ticket.fence.get(), op).await
     }
 
     /// A descriptor that keeps the leases of this domain from ending with this process: while any process has it open, the store does not

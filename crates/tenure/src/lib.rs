@@ -79,7 +79,7 @@ mod url;
 pub use backend::Capability;
 pub use domain::Domain;
 pub use metrics::Metrics;
-pub use status::{Busy, Health, Holder, Status};
+pub use status::{Busy, Health, Holder, Status, Waiter};
 pub use url::DomainUrl;
 pub use url::duration::parse_duration;
 

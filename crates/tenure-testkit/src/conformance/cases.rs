@@ -173,6 +173,7 @@ macro_rules! each_conformance_case {
             }
             surface {
                 is_it_locked_by_whom_and_for_how_long: [];
+                those_who_wait_are_shown_with_their_place_and_time: [Fifo];
                 busy_says_who_since_when_and_how_many_wait: [];
                 one_that_gives_up_does_not_count_itself: [];
                 a_guard_knows_its_facts: [];
