@@ -140,6 +140,12 @@ pub(crate) fn refused_by_system(error: &std::io::Error) {
     say(format_args!("operating system refused what is needed to start a command: {error}{fix}"));
 }
 
+/// Says that a name was not given back, and what becomes of it.
+pub(crate) fn not_given_back(name: &str, error: &tenure::Error) {
+    let (name, error) = (escaped(name), escaped(&error.to_string()));
+    say(format_args!("`{name}` could not be given back, and is free when its lease has ended: {error}"));
+}
+
 /// Prints what was asked for; returns the exit code.
 pub(crate) fn print(what: &str, bytes: &[u8]) -> u8 {
     match stdout::write(bytes) {

@@ -78,9 +78,10 @@ impl Endings {
     /// The next one. Dropping the future loses none.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
-            let came = self.0.iter_mut().find_map(|(signal, stream)| {
-                stream.poll_recv(cx).is_ready().then_some(*signal)
-            });
+            let came = self
+                .0
+                .iter_mut()
+                .find_map(|(signal, stream)| stream.poll_recv(cx).is_ready().then_some(*signal));
             came.map_or(Poll::Pending, Poll::Ready)
         })
         .await
