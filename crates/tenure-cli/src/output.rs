@@ -11,11 +11,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use anstream::adapter::strip_str;
+use anstream::{AutoStream, ColorChoice};
 use clap::error::{ContextKind, ErrorKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::args::Cli;
 use crate::exit_code;
+use crate::stdout;
 use crate::text::escaped;
 
 pub(crate) use self::refusal::{busy, enclosing};
@@ -181,15 +184,30 @@ pub(crate) fn refused_by_system(error: &std::io::Error) {
     say(format_args!("operating system refused what is needed to start a command: {error}{fix}"));
 }
 
-/// Prints what was asked for on stdout, with its colours where they are wanted.
+/// Says that a name was not given back, and what becomes of it.
+pub(crate) fn not_given_back(name: &str, error: &tenure::Error) {
+    let (name, error) = (escaped(name), escaped(&error.to_string()));
+    say(format_args!("`{name}` could not be given back, and is free when its lease has ended: {error}"));
+}
+
+/// Prints what was asked for; returns the exit code.
+pub(crate) fn print(what: &str, bytes: &[u8]) -> u8 {
+    written(what, bytes).err().unwrap_or(0)
+}
+
+/// Prints what was asked for, with its colours where they are wanted.
 ///
 /// # Errors
-/// With the exit code, when there is nobody to print for: 0 when whoever reads has what it wants.
+/// With the exit code, when nobody reads it: 0 when whoever did has what it wants.
 pub(crate) fn show(what: &str, text: &str) -> Result<(), u8> {
-    let mut stdout = std::io::stdout();
-    let is_plain = anstream::AutoStream::choice(&stdout) == anstream::ColorChoice::Never;
-    let text = if is_plain { anstream::adapter::strip_str(text).to_string() } else { text.to_owned() };
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| {
+    match AutoStream::choice(&std::io::stdout()) {
+        ColorChoice::Never => written(what, strip_str(text).to_string().as_bytes()),
+        _ => written(what, text.as_bytes()),
+    }
+}
+
+fn written(what: &str, bytes: &[u8]) -> Result<(), u8> {
+    stdout::write(bytes).map_err(|error| {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return 0;
         }

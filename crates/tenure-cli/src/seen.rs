@@ -65,7 +65,7 @@ impl From<Status> for Seen {
             name: status.name,
             holder: status.holder.map(held),
             waiters: status.waiters.into_iter().map(waiting).collect(),
-            broken: None,
+            broken: status.broken.map(|fence| fence.get()),
         }
     }
 }
