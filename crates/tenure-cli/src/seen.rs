@@ -48,6 +48,13 @@ impl Seen {
     }
 }
 
+impl Held {
+    /// The fence of this very lease; a lock of another library has none.
+    pub(crate) fn own_fence(&self) -> Option<u64> {
+        Some(self.fence).filter(|_| !self.owner.is_foreign())
+    }
+}
+
 impl From<Status> for Seen {
     fn from(status: Status) -> Self {
         let held = |holder: tenure::Holder| {

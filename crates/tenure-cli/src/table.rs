@@ -16,8 +16,6 @@ const LEAST: usize = 8;
 /// How a column is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
-    /// Text, as wide as it is.
-    Text,
     /// Text that is cut when the line is too wide.
     Cut,
     /// Numbers, below each other's last digits.
@@ -118,7 +116,7 @@ mod tests {
 
     #[test]
     fn where_nothing_more_can_be_cut_the_line_is_wider() {
-        let lines = lines([Column::Cut, Column::Number, Column::Text], &rows(), Some(5));
+        let lines = lines([Column::Cut, Column::Number, Column::Number], &rows(), Some(5));
         assert_eq!(lines[2], "a long …     12  by hand");
     }
 }
