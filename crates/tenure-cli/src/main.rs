@@ -8,7 +8,9 @@ mod args;
 mod commands;
 mod exit_code;
 mod json;
+mod notes;
 mod output;
+mod stdout;
 mod sys;
 mod text;
 

@@ -8,10 +8,12 @@ pub(crate) mod doctor;
 pub(crate) mod hold;
 pub(crate) mod ls;
 pub(crate) mod man;
+mod obtain;
 pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod run;
 pub(crate) mod status;
+mod ticket;
 pub(crate) mod top;
 pub(crate) mod watch;
 
