@@ -305,6 +305,11 @@ impl Running {
         fs::read_to_string(&self.stdout).unwrap()
     }
 
+    /// What it wrote to stderr so far.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(&self.stderr).unwrap()
+    }
+
     /// What it reads from.
     pub(crate) fn stdin(&mut self) -> ChildStdin {
         self.child.stdin.take().unwrap()
