@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 use std::process::{ChildStdin, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::look::{acquire, both, fence, holder, objects, waiter};
 use crate::support::{Place, Running, eventually};
@@ -135,12 +134,12 @@ fn the_name_is_to_be_typed() {
 #[test]
 fn a_holder_that_renews_meanwhile_is_asked_about_again() {
     for place in both() {
-        let holder = holder(&place, &["--ttl", "1s"], "name");
+        let holder = holder(&place, &["--ttl", "4s"], "name");
         let (running, mut keys) = on_terminal(&place, "name", fence(&place, "name"));
         await_prompts(&running, 1);
-        // After so long, a lease of a second that is still there was renewed.
-        let shown = Instant::now();
-        eventually("it takes its time", || shown.elapsed() > Duration::from_millis(1_200));
+        let left = || place.inspect("name").holder.unwrap().remaining;
+        let mut before = left();
+        eventually("it is renewed", || left() > std::mem::replace(&mut before, left()));
         keys.write_all(b"name\n").unwrap();
         await_prompts(&running, 2);
         assert!(running.printed().contains("its holder is alive"), "{}", running.printed());

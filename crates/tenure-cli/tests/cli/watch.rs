@@ -86,7 +86,7 @@ fn a_waiter_that_gives_up_has_left() {
 fn expired_and_broken_are_told_from_given_back() {
     for place in both() {
         let watcher = watcher(&place, &[]);
-        acquire(&place, &["--ttl", "700ms", "--label", "short"], "name");
+        acquire(&place, &["--ttl", "2s", "--label", "short"], "name");
         await_events(&watcher, "name", &[("acquired", "short"), ("expired", "short")]);
         acquire(&place, &["--ttl", "10m", "--label", "b"], "broken");
         await_events(&watcher, "broken", &[("acquired", "b")]);
@@ -94,7 +94,7 @@ fn expired_and_broken_are_told_from_given_back() {
         assert_eq!(place.end(&["break", "--yes", "--fence", &fence, "broken"]).code, 0);
         await_events(&watcher, "broken", &[("acquired", "b"), ("broken", "b")]);
         assert_eq!(of(&watcher, "broken")[1]["fence"].to_string(), fence);
-        let ticket = place.end(&["acquire", "--label", "c", "given"]).stdout;
+        let ticket = place.end(&["acquire", "--ttl", "10m", "--label", "c", "given"]).stdout;
         await_events(&watcher, "given", &[("acquired", "c")]);
         assert_eq!(place.end(&["release", ticket.trim()]).code, 0);
         await_events(&watcher, "given", &[("acquired", "c"), ("released", "c")]);
@@ -172,7 +172,7 @@ fn nobody_feels_a_watcher() {
     let _holder = holder(&place, &[], "name");
     let _waiter = waiter(&place, &[], "name");
     place.await_queue(1);
-    acquire(&place, &["--ttl", "700ms"], "expires");
+    acquire(&place, &["--ttl", "4s"], "expires");
     let mut monitor = place.server().client().unwrap();
     monitor.command(&["MONITOR"]).unwrap();
     let watcher = place.start(&["watch", "--json", "--interval", "50ms"]);
