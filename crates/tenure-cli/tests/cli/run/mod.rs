@@ -4,6 +4,9 @@
 //! last process that inherited it is gone. A command that finds it taken has met another.
 
 mod codes;
+mod environment;
+mod nested;
+mod screen;
 mod signals;
 mod stopping;
 mod terminal;
