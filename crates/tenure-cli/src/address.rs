@@ -37,6 +37,13 @@ pub(crate) struct Refused {
 
 /// The domain that was asked for; it connects when it is used.
 pub(crate) fn domain(asked: &args::Domain) -> Result<(Domain, Source), Refused> {
+    let (url, source) = url(asked)?;
+    let of_error = |error: Error| source.refused(&error, exit_code::of_error(&error));
+    Ok((Domain::lazy(url).map_err(of_error)?, source))
+}
+
+/// The URL that was asked for.
+pub(crate) fn url(asked: &args::Domain) -> Result<(DomainUrl, Source), Refused> {
     let (url, source) = match &asked.url {
         Some(url) => (url.clone(), Source::Option),
         None => match env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
@@ -60,7 +67,7 @@ pub(crate) fn domain(asked: &args::Domain) -> Result<(Domain, Source), Refused> 
         let why = "`memory:` is private to one process, so it would keep nobody out; use `file:`";
         return Err(source.refused(why, exit_code::USAGE));
     }
-    Ok((Domain::lazy(url).map_err(of_error)?, source))
+    Ok((url, source))
 }
 
 impl Source {
