@@ -11,8 +11,11 @@ mod glob;
 mod json;
 mod notes;
 mod output;
+mod presence;
+mod seen;
 mod stdout;
 mod sys;
+mod table;
 mod text;
 
 use std::process::ExitCode;

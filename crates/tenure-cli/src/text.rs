@@ -46,7 +46,23 @@ pub(crate) fn rough(duration: Duration) -> String {
 
 /// A moment as `2026-11-15 13:34:40 UTC`.
 pub(crate) fn utc(moment: SystemTime) -> String {
-    let seconds = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (day, time) = day_and_time(moment);
+    format!("{day} {time} UTC")
+}
+
+/// A moment as `2026-11-15T13:34:40.250Z`: one word, in the order of time.
+pub(crate) fn stamp(moment: SystemTime) -> String {
+    let (day, time) = day_and_time(moment);
+    let millis = since_1970(moment).subsec_millis();
+    format!("{day}T{time}.{millis:03}Z")
+}
+
+fn since_1970(moment: SystemTime) -> Duration {
+    moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+fn day_and_time(moment: SystemTime) -> (String, String) {
+    let seconds = since_1970(moment).as_secs();
     let (mut days, time) = (seconds / 86_400, seconds % 86_400);
     // The Gregorian calendar repeats every 400 years, which have 146,097 days. Counted from March, a leap day is the last of its year.
     days += 719_468;
@@ -58,7 +74,7 @@ pub(crate) fn utc(moment: SystemTime) -> String {
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    (format!("{year}-{month:02}-{day:02}"), format!("{hour:02}:{minute:02}:{second:02}"))
 }
 
 #[cfg(test)]
@@ -78,6 +94,12 @@ mod tests {
         ] {
             assert_eq!(utc(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)), text);
         }
+    }
+
+    #[test]
+    fn a_moment_as_one_word() {
+        let moment = SystemTime::UNIX_EPOCH + Duration::from_millis(1_794_749_680_007);
+        assert_eq!(stamp(moment), "2026-11-15T13:34:40.007Z");
     }
 
     #[test]

@@ -310,6 +310,11 @@ impl Running {
         fs::read_to_string(&self.stderr).unwrap()
     }
 
+    /// What it has written to stdout so far.
+    pub(crate) fn printed(&self) -> String {
+        fs::read_to_string(&self.stdout).unwrap()
+    }
+
     /// What it reads from.
     pub(crate) fn stdin(&mut self) -> ChildStdin {
         self.child.stdin.take().unwrap()
