@@ -21,14 +21,15 @@ pub(crate) fn owner(owner: &Owner) -> String {
 pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() || turns_text(c) { safe.extend(c.escape_debug()) } else { safe.push(c) }
+        if disturbs(c) { safe.extend(c.escape_debug()) } else { safe.push(c) }
     }
     safe
 }
 
-/// Whether it reverses or breaks what stands around it: a name must not make a line read as another.
-fn turns_text(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Whether it does something to a terminal, or turns or breaks what stands around it: a name must not make a line read as another.
+pub(crate) fn disturbs(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A duration in its two largest units.
