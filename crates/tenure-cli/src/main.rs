@@ -10,6 +10,7 @@ mod exit_code;
 mod json;
 mod notes;
 mod output;
+mod sample;
 mod stdout;
 mod sys;
 mod text;

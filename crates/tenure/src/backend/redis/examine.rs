@@ -28,10 +28,11 @@ const LONGEST_REPLICATION: Duration = Duration::from_millis(100);
 pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> {
     let start = Instant::now();
     let mut line = client.link.line().await?;
-    let facts = Facts::ask(&mut line.connection, &client.ear.keys).await?;
+    let facts = Facts::ask(&mut line, &client.ear.keys).await?;
     let connector = &client.link.connector;
     let remedies = Remedies::new(connector, &client.ear.keys, facts.user.as_deref());
-    let store = format!("{} at {}, asked in {}", facts.product(), connector.address, shown(start.elapsed()));
+    let store =
+        format!("server at {} answered all questions in {}", connector.address, shown(start.elapsed()));
     let mut findings = vec![Finding::fit("store", store)];
     findings.push(checks::version(&facts));
     findings.push(checks::role(&facts));
