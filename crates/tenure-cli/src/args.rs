@@ -9,6 +9,7 @@ use crate::commands::{
     acquire, bench, break_lock, completions, doctor, hold, ls, man, release, renew, run, status, top, watch,
 };
 use crate::notes;
+use crate::output::{self, Loudness};
 
 /// One at a time: hold a name while a command runs, on one machine or many
 #[derive(Debug, Parser)]
@@ -101,6 +102,29 @@ impl Terms {
     pub(crate) fn lock(&self, domain: &tenure::Domain, name: &str) -> tenure::Lock {
         let lock = domain.lock(name).label(&self.label);
         self.ttl.map_or(lock.clone(), |ttl| lock.ttl(ttl))
+    }
+}
+
+/// How much is said on stderr.
+#[derive(Debug, Args)]
+pub(crate) struct Voice {
+    /// Say what is done: waiting, acquired, given back
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
+
+    /// Say nothing on stderr, but what is wrong with the command line
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Voice {
+    /// Everything that is said from here on is said so.
+    pub(crate) fn take_effect(&self) {
+        match (self.verbose, self.quiet) {
+            (true, _) => output::set_loudness(Loudness::Verbose),
+            (_, true) => output::set_loudness(Loudness::Quiet),
+            _ => {}
+        }
     }
 }
 

@@ -69,7 +69,8 @@ impl Acquire {
                 }
             };
             let interrupted = async { exit_code::by_signal(endings.next().await.as_raw()) };
-            let obtained = obtain::obtain(domain, &self.name, &lock, &self.patience, interrupted).await?;
+            let obtained =
+                obtain::obtain(&self.domain, domain, &self.name, &lock, &self.patience, interrupted).await?;
             let (guard, waited) = match obtained {
                 Obtained::Held { guard, waited } => (guard, waited),
                 Obtained::Not(code) => return Ok(code),

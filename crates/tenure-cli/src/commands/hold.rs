@@ -98,10 +98,11 @@ impl Hold {
                 }
             }
         };
-        let (guard, waited) = match obtain::obtain(domain, &self.name, &lock, &self.patience, reason).await? {
-            Obtained::Held { guard, waited } => (guard, waited),
-            Obtained::Not(code) => return Ok(code),
-        };
+        let (guard, waited) =
+            match obtain::obtain(&self.domain, domain, &self.name, &lock, &self.patience, reason).await? {
+                Obtained::Held { guard, waited } => (guard, waited),
+                Obtained::Not(code) => return Ok(code),
+            };
         if let Err(refusal) = self.tell(&guard, waited) {
             say(format_args!(
                 "that `{}` is held could not be written to stdout: {refusal}",

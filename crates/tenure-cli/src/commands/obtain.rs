@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use tenure::{Attempt, Domain, Error, Guard, Lock};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-use crate::args::Patience;
+use crate::args::{self, Patience};
 use crate::output;
 use crate::sys;
 
@@ -28,6 +28,7 @@ pub(crate) enum Obtained {
 
 /// Waits for the name as long as was asked for, and until there is a reason to give up, which is an exit code.
 pub(crate) async fn obtain(
+    asked: &args::Domain,
     domain: &Domain,
     name: &str,
     lock: &Lock,
@@ -52,7 +53,7 @@ pub(crate) async fn obtain(
     Ok(match attempt {
         Attempt::Acquired(guard) => Obtained::Held { guard, waited: start.elapsed() },
         Attempt::Busy(busy) => {
-            output::busy(name, patience, &busy);
+            output::busy(name, asked, patience, &busy);
             part(domain).await;
             Obtained::Not(patience.conflict_exit_code)
         }

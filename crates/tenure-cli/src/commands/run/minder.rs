@@ -7,22 +7,24 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, setpgid};
-use tenure::{Attempt, Domain, Error, Guard, Lock, Release};
+use rustix::process::{Pid, Signal, getpgid, setpgid};
+use tenure::{Domain, Error, Guard, Release};
 
 use super::Run;
 use super::child::{Child, Group};
 use super::deadline::{Moment, Plan, Watch};
+use super::environment;
 use super::holding::{Ended, Holding};
 use super::signals::{Event, Events};
 use super::tree;
 use crate::address::Source;
+use crate::commands::waiting::{self, Outcome, Screen, Wait};
 use crate::exit_code;
-use crate::output::{self, say};
+use crate::output::{self, say, say_more};
 use crate::sys::Mask;
-use crate::text::escaped;
+use crate::text::{escaped, rough};
 
 /// How long to try to leave the queue.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
@@ -64,12 +66,14 @@ impl Minder<'_> {
         Mask::of([Signal::TTOU]).block();
 
         let lock = self.run.terms.lock(&self.domain, &self.run.name);
-        Ok(match self.acquire(&lock, &mut events).await {
-            Ok(Ok(Attempt::Acquired(guard))) => self.run(guard, events).await,
-            Ok(Ok(Attempt::Busy(busy))) => {
-                output::busy(&self.run.name, &self.run.patience, &busy);
+        let wait =
+            Wait { domain: &self.domain, name: &self.run.name, lock: &lock, patience: &self.run.patience };
+        Ok(match self.acquire(&wait, &mut events).await {
+            Ok(Ok(Outcome::Acquired(guard, waited))) => self.run(guard, waited, events).await,
+            Ok(Ok(outcome)) => {
+                // First, for stderr may be halted: a place that is kept holds up others.
                 self.leave_queue().await;
-                self.run.patience.conflict_exit_code
+                waiting::refused(&wait, &self.run.domain, &outcome)
             }
             Ok(Err(error)) => self.failed(&error),
             Err(Interrupted(signal)) => {
@@ -80,26 +84,30 @@ impl Minder<'_> {
     }
 
     /// Waits for the name as long as was asked for, and until a signal that would end a process.
-    async fn acquire(&self, lock: &Lock, events: &mut Events) -> Result<Result<Attempt, Error>, Interrupted> {
-        let mut acquiring = pin!(async {
-            match self.run.patience.limit() {
-                Some(patience) => lock.try_acquire_for(patience).await,
-                None => lock.acquire().await.map(Attempt::Acquired),
-            }
-        });
+    async fn acquire(
+        &self,
+        wait: &Wait<'_>,
+        events: &mut Events,
+    ) -> Result<Result<Outcome, Error>, Interrupted> {
+        let screen = Screen::new(getpgid(Some(self.front)).unwrap_or(self.front));
+        let mut acquiring = pin!(wait.acquire(&screen));
         loop {
             tokio::select! {
                 biased;
                 event = events.next() => match event {
                     Event::FrontGone => return Err(Interrupted(Signal::KILL)),
                     Event::Signal(relayed) => match relayed.signal {
-                        Signal::TSTP => events.suspend_front(),
-                        Signal::CONT | Signal::WINCH => {}
+                        Signal::TSTP => {
+                            screen.pause();
+                            events.suspend_front();
+                        }
+                        Signal::CONT => screen.resume(),
+                        Signal::WINCH => screen.redraw(),
                         signal => return Err(Interrupted(signal)),
                     },
                     Event::Child => {}
                 },
-                attempt = &mut acquiring => return Ok(attempt),
+                outcome = &mut acquiring => return Ok(outcome),
             }
         }
     }
@@ -110,27 +118,34 @@ impl Minder<'_> {
     }
 
     /// Runs the command under the lease, and gives it back.
-    async fn run(self, guard: Guard, events: Events) -> u8 {
+    async fn run(self, guard: Guard, waited: Duration, events: Events) -> u8 {
+        let acquired = Instant::now();
         // Before the command starts, so that there is no moment in which nobody would stop it.
         let plan = Plan::new(Moment::now(), guard.remaining());
         self.watch.follow(&plan);
-        let child = match self.start(&guard, &events).await {
+        say_more(format_args!(
+            "acquired `{}` with fence {}, after {}",
+            escaped(guard.name()),
+            guard.fence(),
+            rough(waited)
+        ));
+        let child = match self.start(&guard, waited, &events).await {
             Ok(child) => child,
             Err(code) => {
                 self.watch.rest();
-                give_back(guard).await;
+                give_back(guard, acquired).await;
                 return code;
             }
         };
         let holding = Holding::new(child, events, &guard, plan, self.watch, self.front);
         match holding.until_ended().await {
-            Ended::Exited(code) => give_back(guard).await.unwrap_or(code),
+            Ended::Exited(code) => give_back(guard, acquired).await.unwrap_or(code),
             Ended::Lost => {
                 self.tell_of_store().await;
                 exit_code::LOST
             }
             Ended::FrontGone => {
-                give_back(guard).await;
+                give_back(guard, acquired).await;
                 exit_code::by_signal(Signal::KILL.as_raw())
             }
         }
@@ -143,20 +158,22 @@ impl Minder<'_> {
         }
     }
 
-    async fn start(&self, guard: &Guard, events: &Events) -> Result<Child, u8> {
+    async fn start(&self, guard: &Guard, waited: Duration, events: &Events) -> Result<Child, u8> {
         let lifeline = self.domain.lifeline().await.map_err(|error| self.failed(&error))?;
         if let Some(lifeline) = &lifeline {
             events.give_lifeline(lifeline);
         }
-        Child::start(self.run, guard.fence(), self.group, self.mask, lifeline.as_ref()).map_err(|error| {
+        let environment = environment::of_command(self.run, self.source, guard.fence(), waited);
+        Child::start(self.run, environment, self.group, self.mask, lifeline.as_ref()).map_err(|error| {
             output::not_started(&self.run.command[0].to_string_lossy(), &error);
             exit_code::of_start(&error)
         })
     }
 
     fn failed(&self, error: &Error) -> u8 {
-        say(self.source.blamed(error));
-        exit_code::of_error(error)
+        let code = exit_code::of_error(error);
+        output::failed(code, self.source.blamed(error));
+        code
     }
 }
 
@@ -164,10 +181,14 @@ impl Minder<'_> {
 struct Interrupted(Signal);
 
 /// Gives the name back; the exit code for a lease that turns out to have been lost.
-async fn give_back(guard: Guard) -> Option<u8> {
+async fn give_back(guard: Guard, acquired: Instant) -> Option<u8> {
     let name = escaped(guard.name());
+    let held = acquired.elapsed();
     let had_ended = match guard.release().await {
-        Ok(Release::Done) => return None,
+        Ok(Release::Done) => {
+            say_more(format_args!("gave `{name}` back, held for {}", rough(held)));
+            return None;
+        }
         Ok(Release::Taken { by }) => format!("and {} holds it now", escaped(&by.to_string())),
         Ok(_) => "and nobody holds it now".to_owned(),
         Err(returned) => {

@@ -2,6 +2,8 @@
 
 mod child;
 pub(crate) mod deadline;
+pub(crate) mod enclosing;
+mod environment;
 mod front;
 mod holding;
 mod minder;
@@ -24,7 +26,7 @@ use self::minder::Minder;
 pub(crate) use self::options::Run;
 use crate::address::{self, Source};
 use crate::exit_code;
-use crate::output::{self, say};
+use crate::output;
 use crate::sys::{self, Forked, Mask, SignalFd};
 
 /// How many descriptors `tenure` opens at the same time. Too few are told here: further on, each thing that fails has a reason of its own
@@ -34,11 +36,12 @@ const DESCRIPTORS: usize = 20;
 impl Run {
     /// Holds the name while the command runs; returns the exit code.
     pub(crate) fn execute(&self) -> u8 {
+        self.voice.take_effect();
         // Checked before there are two processes; it connects in the minder.
         let (domain, source) = match address::domain(&self.domain) {
             Ok(domain) => domain,
             Err(refused) => {
-                say(refused.message);
+                output::failed(refused.code, refused.message);
                 return refused.code;
             }
         };
