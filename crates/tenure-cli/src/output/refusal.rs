@@ -74,11 +74,12 @@ pub(crate) fn enclosing(name: &str, holder: &Holder) {
 /// A name as a word for a shell, after which no option follows.
 fn word(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_./:@%+,=-".contains(c);
-    let quoted = if name.contains(char::is_control) {
+    let is_unsafe = |c: char| escaped(c.encode_utf8(&mut [0; 4])).starts_with('\\') && c != '\\';
+    let quoted = if name.contains(is_unsafe) {
         // As bash, zsh and ksh read it.
         let escape = |c: char| match c {
             '\'' | '\\' => format!("\\{c}"),
-            c if c.is_control() => {
+            c if is_unsafe(c) => {
                 let mut bytes = [0; 4];
                 c.encode_utf8(&mut bytes).bytes().map(|byte| format!("\\{byte:03o}")).collect()
             }
@@ -104,7 +105,8 @@ mod tests {
             "a b",
             "it's",
             "$HOME `x` \"y\" \\",
-            "new\nline\u{1b}'\\",
+            "new\nline\u{1b}'\\ü",
+            "turned\u{202e}",
             "ünï",
             "*?[a]",
             "~",

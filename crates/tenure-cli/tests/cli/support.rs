@@ -300,6 +300,16 @@ impl Running {
         Finished { code, stdout: text(&self.stdout), stderr: text(&self.stderr) }
     }
 
+    /// What it wrote to stdout so far.
+    pub(crate) fn shown(&self) -> Vec<u8> {
+        fs::read(&self.stdout).unwrap()
+    }
+
+    /// What it wrote to stderr so far.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(&self.stderr).unwrap()
+    }
+
     /// What it reads from.
     pub(crate) fn stdin(&mut self) -> ChildStdin {
         self.child.stdin.take().unwrap()

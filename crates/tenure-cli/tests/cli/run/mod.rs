@@ -6,9 +6,12 @@
 #[macro_use]
 mod both;
 mod codes;
+mod environment;
 mod many;
 mod names;
+mod nested;
 mod redis;
+mod screen;
 mod signals;
 mod stopping;
 mod terminal;
