@@ -1,6 +1,8 @@
 //! The `tenure` command, as a program among others: real processes, real signals, real stores.
 
+mod bench;
 mod completions;
+mod doctor;
 mod hold;
 mod run;
 mod support;
