@@ -7,6 +7,7 @@ mod address;
 mod args;
 mod commands;
 mod exit_code;
+mod glob;
 mod json;
 mod notes;
 mod output;
