@@ -4,5 +4,6 @@ mod completions;
 mod docs;
 mod hold;
 mod run;
+mod snapshots;
 mod support;
 mod tickets;
