@@ -2,8 +2,10 @@
 
 mod bench;
 mod completions;
+mod docs;
 mod doctor;
 mod hold;
 mod run;
+mod snapshots;
 mod support;
 mod tickets;
