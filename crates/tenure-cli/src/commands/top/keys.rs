@@ -9,6 +9,9 @@ use tenure::Holder;
 use super::filter::Filter;
 use super::state::{Breaking, Mode, State};
 
+/// How many lines of the details a key moves.
+const SCROLL: usize = 4;
+
 /// What the loop is to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Effect {
@@ -54,8 +57,12 @@ impl State {
             KeyCode::Char('q') => return Some(Effect::Quit),
             KeyCode::Up | KeyCode::Char('k') => self.select(line.saturating_sub(1)),
             KeyCode::Down | KeyCode::Char('j') => self.select(line + 1),
-            KeyCode::PageUp => self.select(line.saturating_sub(self.page)),
-            KeyCode::PageDown => self.select(line + self.page),
+            KeyCode::PageUp if self.room.details > 0 => self.scroll = self.scroll.saturating_sub(SCROLL),
+            KeyCode::PageDown if self.room.details > 0 => {
+                self.scroll = self.room.details.min(self.scroll + SCROLL);
+            }
+            KeyCode::PageUp => self.select(line.saturating_sub(self.room.rows)),
+            KeyCode::PageDown => self.select(line + self.room.rows),
             KeyCode::Home => self.select(0),
             KeyCode::End => self.select(usize::MAX),
             KeyCode::Char('s') => {

@@ -8,9 +8,13 @@ mod filter;
 mod keys;
 mod listen;
 mod row;
+#[cfg(test)]
+mod sample;
 mod screen;
 mod state;
 mod store;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::io::{self, IsTerminal};

@@ -66,7 +66,7 @@ impl Screen {
     pub(super) fn draw(&mut self, state: &mut State) -> io::Result<()> {
         let palette = self.palette;
         self.terminal.draw(|frame| {
-            state.page = view::page(frame.area(), state);
+            state.fit(view::room(frame.area(), state));
             view::draw(frame, state, palette);
         })?;
         Ok(())

@@ -29,6 +29,15 @@ pub(super) struct Seen {
     pub(super) round_trip: Duration,
 }
 
+/// What the screen has room for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// How many rows.
+    pub(super) rows: usize,
+    /// How many lines of the details there is no room for.
+    pub(super) details: usize,
+}
+
 /// What the rows are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
@@ -82,8 +91,10 @@ pub(super) struct State {
     selected: Option<String>,
     /// Where the selected name is, or was, among those shown.
     line: usize,
-    /// How many rows the screen has room for.
-    pub(super) page: usize,
+    /// Of the screen as it was drawn last.
+    pub(super) room: Room,
+    /// How many lines of the details are above what is shown.
+    pub(super) scroll: usize,
     pub(super) sort: Column,
     pub(super) is_reversed: bool,
     pub(super) filter: Filter,
@@ -105,7 +116,8 @@ impl State {
             shown: Vec::new(),
             selected: None,
             line: 0,
-            page: 1,
+            room: Room { rows: 1, details: 0 },
+            scroll: 0,
             sort: Column::Name,
             is_reversed: false,
             filter: Filter::default(),
@@ -160,7 +172,17 @@ impl State {
     /// Selects a line, or the last one if there are fewer.
     pub(super) fn select(&mut self, line: usize) {
         self.line = line.min(self.shown.len().saturating_sub(1));
-        self.selected = self.shown.get(self.line).map(|row| self.rows[*row].name.clone());
+        let name = self.shown.get(self.line).map(|row| self.rows[*row].name.clone());
+        if name != self.selected {
+            self.scroll = 0;
+        }
+        self.selected = name;
+    }
+
+    /// The screen has this room now.
+    pub(super) fn fit(&mut self, room: Room) {
+        self.room = room;
+        self.scroll = self.scroll.min(room.details);
     }
 
     pub(super) fn line(&self) -> usize {

@@ -5,10 +5,10 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Paragraph};
 
-use super::super::row::{Row, Waiting};
+use super::super::row::Waiting;
 use super::super::state::State;
 use super::Palette;
-use super::fit::{self, broken};
+use super::fit::{self, wrapped};
 use crate::text::{rough, utc};
 
 /// Of what stands before a fact.
@@ -18,22 +18,38 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Pa
     if area.height == 0 {
         return;
     }
-    let block = Block::new().borders(Borders::TOP).title(" details ");
+    let (above, below) = (state.scroll, state.room.details - state.scroll);
+    let title = match (above, below) {
+        (0, 0) => " details ".to_owned(),
+        _ => format!(" details, {above} lines above, {below} below "),
+    };
+    let block = Block::new().borders(Borders::TOP).title(title);
     let inside = block.inner(area);
     frame.render_widget(block, area);
-    let lines = match state.selected() {
-        Some(row) => facts(row, inside),
-        None => vec!["no name is selected".to_owned()],
-    };
-    let lines: Vec<Line<'_>> = lines.into_iter().map(Line::from).collect();
+    let lines: Vec<Line<'_>> = facts(state, inside.width)
+        .into_iter()
+        .skip(above)
+        .take(inside.height.into())
+        .map(Line::from)
+        .collect();
     frame.render_widget(Paragraph::new(lines).style(palette.row(false, state.is_stale())), inside);
 }
 
-/// The facts, no more lines than fit.
-fn facts(row: &Row, area: Rect) -> Vec<String> {
+/// How many lines there is no room for.
+pub(super) fn hidden(area: Rect, state: &State) -> usize {
+    if area.height == 0 {
+        return 0;
+    }
+    facts(state, area.width).len().saturating_sub(usize::from(area.height) - 1)
+}
+
+fn facts(state: &State, width: u16) -> Vec<String> {
+    let Some(row) = state.selected() else {
+        return vec!["no name is selected".to_owned()];
+    };
     let mut lines = Vec::new();
     let mut fact = |key: &str, value: &str| {
-        let value = broken(value, area.width.saturating_sub(KEY));
+        let value = wrapped(value, width.saturating_sub(KEY));
         for (number, part) in value.iter().enumerate() {
             let key = if number == 0 { key } else { "" };
             lines.push(format!("{key:<width$}{part}", width = usize::from(KEY)));
@@ -64,23 +80,9 @@ fn facts(row: &Row, area: Rect) -> Vec<String> {
         0 => fact("queue", "nobody waits"),
         waiting => fact("queue", &format!("{waiting} waiting")),
     }
-    let room = usize::from(area.height).saturating_sub(lines.len());
-    lines.extend(queue(&row.queue, room));
-    lines
-}
-
-/// Those who wait, with their positions; the last line tells how many there was no room for.
-fn queue(queue: &[Waiting], room: usize) -> Vec<String> {
-    let shown = if queue.len() <= room { queue.len() } else { room.saturating_sub(1) };
-    let mut lines: Vec<String> = (1..)
-        .zip(&queue[..shown])
-        .map(|(position, Waiting { who, label, waited })| {
-            let label = if label.is_empty() { String::new() } else { format!(", label `{label}`") };
-            format!("{position:>6}  {who}, for {}{label}", rough(*waited))
-        })
-        .collect();
-    if shown < queue.len() && room > 0 {
-        lines.push(format!("        and {} more; `tenure status` shows all", queue.len() - shown));
+    for (position, Waiting { who, label, waited }) in (1..).zip(&row.queue) {
+        let label = if label.is_empty() { String::new() } else { format!(", label `{label}`") };
+        fact(&format!("{position:>6}"), &format!("{who}, for {}{label}", rough(*waited)));
     }
     lines
 }

@@ -48,27 +48,26 @@ fn taken(characters: impl Iterator<Item = char>, columns: u16) -> String {
         .collect()
 }
 
-/// A text in lines of so many columns, broken anywhere.
-pub(super) fn broken(text: &str, columns: u16) -> Vec<String> {
-    let (mut lines, mut used) = (vec![String::new()], 0);
+/// A text in lines of so many columns, broken after a space where there is one. Nothing is left out, so that the end of what is typed is where
+/// the cursor is.
+pub(super) fn wrapped(text: &str, columns: u16) -> Vec<String> {
+    // The widest character takes two.
+    let columns = columns.max(2);
+    let (mut lines, mut line) = (Vec::new(), String::new());
     for c in text.chars() {
-        let wide = width_of(c);
-        if used + wide > columns.max(2) {
-            lines.push(String::new());
-            used = 0;
+        if width(&line) + width_of(c) <= columns {
+            line.push(c);
+        } else if c == ' ' {
+            // It may stand beyond the end, where it is not seen.
+            lines.push(std::mem::take(&mut line) + " ");
+        } else {
+            let rest = line.split_off(line.rfind(' ').map_or(line.len(), |space| space + 1));
+            lines.push(std::mem::replace(&mut line, rest));
+            line.push(c);
         }
-        used += wide;
-        lines.last_mut().expect("there is a first line").push(c);
     }
+    lines.push(line);
     lines
-}
-
-/// How many lines to keep for a text that is broken between words.
-pub(super) fn lines(text: &str, columns: u16, most: u16) -> u16 {
-    let full = broken(text, columns.saturating_sub(1)).len();
-    // Words end before the line does.
-    let spare = usize::from(full > 1);
-    u16::try_from(full + spare).unwrap_or(most).min(most)
 }
 
 /// What is left of a time: whole seconds are rounded up, so that a new lease of 10 s is not told to have 9.

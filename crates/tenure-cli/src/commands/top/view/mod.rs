@@ -12,12 +12,13 @@ mod tests;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Position, Rect};
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Paragraph, Wrap};
+use ratatui::widgets::Paragraph;
 
-use self::fit::{cut, cut_left, width};
+use self::fit::{cut, cut_left, width, wrapped};
 pub(super) use self::palette::Palette;
-use super::state::{Mode, State};
+use super::state::{Mode, Room, State};
 use crate::text::{escaped, rough, utc};
 
 /// Below this the details take the place of the table, instead of half of it.
@@ -25,17 +26,15 @@ const BOTH: u16 = 12;
 /// Of a message or an error; what does not fit is cut.
 const MOST_LINES: u16 = 3;
 
-const HELP: [(&str, &str); 10] = [
-    ("↑ ↓ k j", "select a name"),
-    ("PgUp PgDn Home End", "the same, in larger steps"),
-    ("Enter", "details of the name, or not"),
-    ("s", "sort by the next of name, held, lease, queue"),
-    ("r", "reverse the order"),
-    ("/", "show names with a text in them, or a glob; Esc: all"),
-    ("b", "break the lease: asks for the name"),
-    ("Ctrl-L", "draw everything again"),
-    ("Ctrl-Z", "suspend"),
-    ("q Ctrl-C", "quit"),
+/// No more than fit on the smallest screen.
+const HELP: [(&str, &str); 7] = [
+    ("↑ ↓ j k", "select; PgUp PgDn Home End"),
+    ("Enter", "details, or back"),
+    ("s  r", "next sort column; reverse"),
+    ("/", "text or glob; Esc shows all"),
+    ("b", "break: asks for the name"),
+    ("^L  ^Z", "draw again; suspend"),
+    ("q  ^C", "quit"),
 ];
 
 /// Where everything is.
@@ -49,7 +48,7 @@ struct Regions {
 
 impl Regions {
     fn new(area: Rect, state: &State) -> Self {
-        let trouble = trouble(state).map_or(0, |text| fit::lines(&text, area.width, MOST_LINES));
+        let trouble = trouble(state).map_or(0, |text| lines(&text, area.width));
         let [header, trouble, body, footer] = Layout::vertical([
             Constraint::Length(2),
             Constraint::Length(trouble),
@@ -71,9 +70,18 @@ impl Regions {
     }
 }
 
-/// How many rows there is room for.
-pub(super) fn page(area: Rect, state: &State) -> usize {
-    usize::from(Regions::new(area, state).table.height.saturating_sub(1)).max(1)
+/// How many lines a text gets.
+fn lines(text: &str, width: u16) -> u16 {
+    u16::try_from(wrapped(text, width).len()).unwrap_or(MOST_LINES).min(MOST_LINES)
+}
+
+/// What there is room for.
+pub(super) fn room(area: Rect, state: &State) -> Room {
+    let regions = Regions::new(area, state);
+    Room {
+        rows: usize::from(regions.table.height.saturating_sub(1)).max(1),
+        details: details::hidden(regions.details, state),
+    }
 }
 
 /// Draws the screen.
@@ -81,8 +89,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, palette: Palette) {
     let regions = Regions::new(frame.area(), state);
     draw_header(frame, regions.header, state, palette);
     if let Some(trouble) = trouble(state) {
-        let trouble = Paragraph::new(trouble).style(palette.trouble()).wrap(Wrap { trim: true });
-        frame.render_widget(trouble, regions.trouble);
+        draw_text(frame, regions.trouble, &trouble, palette.trouble());
     }
     if let Mode::Helping = state.mode {
         draw_help(frame, regions.table.union(regions.details));
@@ -91,6 +98,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, palette: Palette) {
         details::draw(frame, regions.details, state, palette);
     }
     Footer::new(state).draw(frame, regions.footer);
+}
+
+fn draw_text(frame: &mut Frame<'_>, area: Rect, text: &str, style: Style) {
+    let lines: Vec<Line<'_>> = wrapped(text, area.width).into_iter().map(Line::from).collect();
+    frame.render_widget(Paragraph::new(lines).style(style), area);
 }
 
 fn draw_header(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
@@ -154,7 +166,7 @@ impl Footer {
             Mode::Helping => Footer::Keys("any key: back"),
             Mode::Looking => match &state.message {
                 Some(message) => Footer::Message(message.clone()),
-                None if state.has_details => Footer::Keys("Enter back  b break  ? help  q quit"),
+                None if state.has_details => Footer::Keys("Enter back  PgDn more  b break  ? help  q quit"),
                 None => Footer::Keys("? help  q quit  / filter  s sort  r reverse  Enter details  b break"),
             },
         }
@@ -163,23 +175,23 @@ impl Footer {
     fn lines(&self, width: u16) -> u16 {
         match self {
             Footer::Keys(_) => 1,
-            Footer::Message(text) | Footer::Prompt(text) => fit::lines(text, width, MOST_LINES),
+            Footer::Message(text) => lines(text, width),
+            // The cursor stands behind it.
+            Footer::Prompt(text) => lines(text, width.saturating_sub(1)),
         }
     }
 
     fn draw(&self, frame: &mut Frame<'_>, area: Rect) {
         let text = match self {
             Footer::Keys(keys) => return frame.render_widget(Line::from(cut(keys, area.width)), area),
-            Footer::Message(text) => {
-                return frame.render_widget(Paragraph::new(text.as_str()).wrap(Wrap { trim: true }), area);
-            }
+            Footer::Message(text) => return draw_text(frame, area, text, Style::new()),
             Footer::Prompt(text) => text,
         };
-        // Broken anywhere, so that it is known where the cursor is; of what is too long the end is shown.
-        let lines = fit::broken(text, area.width.saturating_sub(1));
+        // Of what is too long the end is shown.
+        let lines = wrapped(text, area.width.saturating_sub(1));
         let hidden = lines.len().saturating_sub(area.height.into());
         let lines: Vec<Line<'_>> = lines.into_iter().skip(hidden).map(Line::from).collect();
-        if let (Some(last), Ok(below)) = (lines.last(), u16::try_from(lines.len() - 1)) {
+        if let (Some(last), Ok(below)) = (lines.last(), u16::try_from(lines.len().saturating_sub(1))) {
             let x = area.x + u16::try_from(last.width()).unwrap_or_default();
             frame.set_cursor_position(Position { x, y: area.y + below });
         }
@@ -188,10 +200,7 @@ impl Footer {
 }
 
 fn draw_help(frame: &mut Frame<'_>, area: Rect) {
-    let keys = HELP.iter().map(|(keys, _)| width(keys)).max().unwrap_or_default().min(area.width / 2);
-    let line = |(key, meaning): &(&str, &str)| {
-        let padding = " ".repeat(usize::from(keys.saturating_sub(width(key))) + 2);
-        Line::from(format!("{key}{padding}{meaning}"))
-    };
-    frame.render_widget(Paragraph::new(HELP.iter().map(line).collect::<Vec<_>>()), area);
+    let lines: Vec<Line<'_>> =
+        HELP.iter().map(|(keys, meaning)| Line::from(format!("{keys:<10}{meaning}"))).collect();
+    frame.render_widget(Paragraph::new(lines), area);
 }

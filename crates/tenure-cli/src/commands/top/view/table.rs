@@ -118,8 +118,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Pa
     }
     let columns = Columns::new(area.width);
     let is_stale = state.is_stale();
-    let first = state.line() / state.page * state.page;
-    let rows = state.shown().enumerate().skip(first).take(state.page).map(|(line, row)| {
+    let page = state.room.rows;
+    let first = state.line() / page * page;
+    let rows = state.shown().enumerate().skip(first).take(page).map(|(line, row)| {
         let is_selected = line == state.line();
         columns.row(row, is_selected, palette).style(palette.row(is_selected, is_stale))
     });
