@@ -38,10 +38,11 @@ pub(crate) struct Refused {
 /// The domain that was asked for; it connects when it is used.
 pub(crate) fn domain(asked: &args::Domain) -> Result<(Domain, Source), Refused> {
     let (url, source) = url(asked)?;
-    Ok((Domain::lazy(url).map_err(|error| source.refused_for(&error))?, source))
+    let of_error = |error: Error| source.refused(&error, exit_code::of_error(&error));
+    Ok((Domain::lazy(url).map_err(of_error)?, source))
 }
 
-/// Where names live, as it was asked for. It can be shown: a password in it is not.
+/// The URL that was asked for.
 pub(crate) fn url(asked: &args::Domain) -> Result<(DomainUrl, Source), Refused> {
     let (url, source) = match &asked.url {
         Some(url) => (url.clone(), Source::Option),
@@ -60,7 +61,8 @@ pub(crate) fn url(asked: &args::Domain) -> Result<(DomainUrl, Source), Refused> 
             None => (DEFAULT.to_owned(), Source::Default),
         },
     };
-    let url = DomainUrl::parse(&url).map_err(|error| source.refused_for(&error))?;
+    let of_error = |error: Error| source.refused(&error, exit_code::of_error(&error));
+    let url = DomainUrl::parse(&url).map_err(of_error)?;
     if url.to_string().starts_with("memory:") {
         let why = "`memory:` is private to one process, so it would keep nobody out; use `file:`";
         return Err(source.refused(why, exit_code::USAGE));
@@ -73,10 +75,6 @@ impl Source {
     pub(crate) fn blamed(self, error: &Error) -> String {
         let source = if error.kind() == ErrorKind::Unsupported { self } else { Source::Default };
         format!("{source}{}", escaped(&error.to_string()))
-    }
-
-    fn refused_for(self, error: &Error) -> Refused {
-        self.refused(error, exit_code::of_error(error))
     }
 
     fn refused(self, why: impl fmt::Display, code: u8) -> Refused {

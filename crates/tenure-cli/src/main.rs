@@ -9,7 +9,9 @@ mod commands;
 mod exit_code;
 mod glob;
 mod json;
+mod notes;
 mod output;
+mod stdout;
 mod sys;
 mod text;
 

@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::args::Cli;
 use crate::exit_code;
+use crate::stdout;
 use crate::text::escaped;
 
 pub(crate) use self::refusal::{busy, enclosing};
@@ -179,6 +180,24 @@ pub(crate) fn refused_by_system(error: &std::io::Error) {
         _ => "",
     };
     say(format_args!("operating system refused what is needed to start a command: {error}{fix}"));
+}
+
+/// Says that a name was not given back, and what becomes of it.
+pub(crate) fn not_given_back(name: &str, error: &tenure::Error) {
+    let (name, error) = (escaped(name), escaped(&error.to_string()));
+    say(format_args!("`{name}` could not be given back, and is free when its lease has ended: {error}"));
+}
+
+/// Prints what was asked for; returns the exit code.
+pub(crate) fn print(what: &str, bytes: &[u8]) -> u8 {
+    match stdout::write(bytes) {
+        // Whoever reads no further has what it wants.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            say(format_args!("{what} could not be written to stdout: {error}"));
+            exit_code::IO
+        }
+        _ => 0,
+    }
 }
 
 /// Says why a command could not be started.

@@ -5,10 +5,12 @@ mod tickets;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::backend::{Capability, open};
 use crate::client::{Client, Executed};
 use crate::error::Error;
+use crate::finding::Finding;
 use crate::lease::Terms;
 use crate::lock::Lock;
 use crate::metrics::Metrics;
@@ -17,6 +19,9 @@ use crate::record::{Op, Reply};
 use crate::release::Release;
 use crate::status::{Health, Holder, Status};
 use crate::url::DomainUrl;
+
+/// An examination takes some round trips, and longer where pushes do not come.
+const LONGEST_EXAMINATION: Duration = Duration::from_secs(20);
 
 /// A store of names, opened from a URL. Cheap to clone; all clones share one connection and one keeper.
 ///
@@ -248,6 +253,46 @@ impl Domain {
         let probe = Name::new("tenure/health").expect("a valid name");
         self.execute(&probe, Op::Inspect).await?;
         Ok(Health { round_trip: self.client.clock.now().since(sent), warnings: backend.warnings() })
+    }
+
+    /// Looks at everything that makes the store fit to hold locks, and says of each thing whether it is. Takes, hands over and breaks a lock on a name
+    /// of its own, for which it opens two more clients, and leaves nothing behind.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`Unavailable`](crate::ErrorKind::Unavailable) when the store goes away meanwhile. That it can be used in part is
+    /// no error, but a finding.
+    ///
+    /// # Cancel safety
+    /// What was not removed yet expires: the lock after some seconds, the last fence of its name, on Redis, after a day.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// use tenure::Verdict;
+    ///
+    /// let worst = domain.examine().await?.into_iter().map(|finding| finding.verdict).max();
+    /// assert_ne!(worst, Some(Verdict::Unfit));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn examine(&self) -> Result<Vec<Finding>, Error> {
+        self.client.table.lock().floor_unless_closed()?;
+        let backend = self.client.backend().await?;
+        let give_up = self.client.clock.now() + LONGEST_EXAMINATION;
+        self.client.in_time(give_up, backend.examine()).await
+    }
+
+    /// Removes what the store remembers of a name that is never used again: for names that were made up for a measurement.
+    ///
+    /// # Errors
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached.
+    #[doc(hidden)]
+    pub async fn forget(&self, name: impl AsRef<str>) -> Result<(), Error> {
+        let name = Name::new(name.as_ref())?;
+        let backend = self.client.backend().await?;
+        self.client.ask_again(self.terms.timeout(), || backend.forget(&name)).await
     }
 
     /// What this kind of store can do.

@@ -87,8 +87,7 @@ impl FromStr for Ticket {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         // The text is a secret: no message repeats it.
-        let malformed =
-            |what: &str| Error::invalid(format!("ticket {what}; give the whole text that detach printed"));
+        let malformed = |what: &str| Error::invalid(format!("ticket {what}; give its whole text"));
         let decode = |field: &str| percent_decode_str(field).decode_utf8().map(|text| text.into_owned());
         let fields: Vec<&str> = text.trim().split('/').collect();
         let [prefix, name, fence, ttl, token] = fields[..] else {

@@ -14,10 +14,6 @@ use crate::args::{Domain, Patience, Terms, Voice};
 Waits until nobody else holds NAME, runs COMMAND, gives NAME back, and exits as COMMAND did.
 When the lease is lost, COMMAND is stopped before anybody else can get NAME.
 
-Exit codes: that of COMMAND, or 128 + n when signal n killed it; 75 not acquired; 79 lost; 69 store
-unavailable; 77 denied; 64 usage; 71 no process, descriptor or memory to be had; 126 COMMAND can't be executed;
-127 not found; 130, 143 interrupted while waiting.
-
 COMMAND gets TENURE_NAME, TENURE_FENCE and TENURE_WAITED_MS, and no TENURE_URL. Durations: 30, .5, 500ms, 30s, 2m30s, 1h."
 )]
 pub(crate) struct Run {
