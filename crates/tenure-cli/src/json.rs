@@ -107,6 +107,11 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Whole microseconds, for what is measured.
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Milliseconds since 1970.
 pub(crate) fn unix_millis(moment: SystemTime) -> u64 {
     millis(moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())

@@ -12,6 +12,7 @@ mod json;
 mod notes;
 mod output;
 mod presence;
+mod sample;
 mod seen;
 mod stdout;
 mod sys;
