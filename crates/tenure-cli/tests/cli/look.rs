@@ -72,7 +72,7 @@ fn ls_shows_who_holds_and_how_many_wait() {
 #[test]
 fn ls_of_a_pattern_and_for_programs() {
     for place in both() {
-        for name in ["orders/1", "orders/2", "other", "orders*"] {
+        for name in ["orders/1", "orders/2", "other", "orders*", "x\n\u{7f}\u{9b}31m"] {
             acquire(&place, &["--ttl", "10m"], name);
         }
         let names = |args: &[&str]| {
@@ -81,7 +81,8 @@ fn ls_of_a_pattern_and_for_programs() {
             let names = objects(&done.stdout).into_iter();
             names.map(|object| object["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        assert_eq!(names(&[]), ["orders*", "orders/1", "orders/2", "other"], "in order");
+        assert_eq!(names(&["o*"]), ["orders*", "orders/1", "orders/2", "other"], "in order");
+        assert_eq!(names(&[])[4..], ["x\n\u{7f}\u{9b}31m"], "as it is");
         assert_eq!(names(&["orders/*"]), ["orders/1", "orders/2"]);
         assert_eq!(names(&["o*[2r]"]), ["orders/2", "other"]);
         assert_eq!(names(&["orders\\*"]), ["orders*"]);
