@@ -21,14 +21,15 @@ pub(crate) fn owner(owner: &Owner) -> String {
 pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() || turns_text(c) { safe.extend(c.escape_debug()) } else { safe.push(c) }
+        if disturbs(c) { safe.extend(c.escape_debug()) } else { safe.push(c) }
     }
     safe
 }
 
-/// Whether it reverses or breaks what stands around it: a name must not make a line read as another.
-fn turns_text(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Whether it does something to a terminal, or turns or breaks what stands around it: a name must not make a line read as another.
+pub(crate) fn disturbs(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A duration in its two largest units.
@@ -78,7 +79,23 @@ pub(crate) fn in_ascii(text: &str) -> String {
 
 /// A moment as `2026-11-15 13:34:40 UTC`.
 pub(crate) fn utc(moment: SystemTime) -> String {
-    let seconds = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (day, time) = day_and_time(moment);
+    format!("{day} {time} UTC")
+}
+
+/// A moment as `2026-11-15T13:34:40.250Z`: one word, in the order of time.
+pub(crate) fn stamp(moment: SystemTime) -> String {
+    let (day, time) = day_and_time(moment);
+    let millis = since_1970(moment).subsec_millis();
+    format!("{day}T{time}.{millis:03}Z")
+}
+
+fn since_1970(moment: SystemTime) -> Duration {
+    moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+fn day_and_time(moment: SystemTime) -> (String, String) {
+    let seconds = since_1970(moment).as_secs();
     let (mut days, time) = (seconds / 86_400, seconds % 86_400);
     // The Gregorian calendar repeats every 400 years, which have 146,097 days. Counted from March, a leap day is the last of its year.
     days += 719_468;
@@ -90,7 +107,7 @@ pub(crate) fn utc(moment: SystemTime) -> String {
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    (format!("{year}-{month:02}-{day:02}"), format!("{hour:02}:{minute:02}:{second:02}"))
 }
 
 #[cfg(test)]
@@ -110,6 +127,12 @@ mod tests {
         ] {
             assert_eq!(utc(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)), text);
         }
+    }
+
+    #[test]
+    fn a_moment_as_one_word() {
+        let moment = SystemTime::UNIX_EPOCH + Duration::from_millis(1_794_749_680_007);
+        assert_eq!(stamp(moment), "2026-11-15T13:34:40.007Z");
     }
 
     #[test]
