@@ -173,17 +173,26 @@ const ALL: [Notes; 14] = [
             ("tenure doctor --url redis://host", "a server"),
         ],
         codes: &[
-            ("0", "fit to hold locks, perhaps with remarks"),
+            ("0", "fit to hold locks, perhaps with doubts"),
             ("1", "not fit"),
             USAGE,
             UNAVAILABLE,
+            IO,
             DENIED,
         ],
     },
     Notes {
         command: "bench",
         examples: &[("tenure bench", "this machine"), ("tenure bench --url redis://host", "a server")],
-        codes: &[("0", "measured"), USAGE, UNAVAILABLE, DENIED],
+        codes: &[
+            ("0", "measured"),
+            USAGE,
+            UNAVAILABLE,
+            OS,
+            IO,
+            DENIED,
+            ("128 + n", "signal n ended it: 130 for Ctrl-C, 143 for TERM"),
+        ],
     },
     Notes {
         command: "completions",
