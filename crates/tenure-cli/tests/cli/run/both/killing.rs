@@ -129,7 +129,7 @@ fn a_tree_stopped_past_its_lease_is_killed_when_it_goes_on(place: &Place) {
 
 // B4
 fn a_minder_stopped_past_its_lease_all_is_gone_before_the_next_begins(place: &Place) {
-    let running = place.start_script(&["--ttl", "1s"], STUBBORN);
+    let running = place.start_script(&["--ttl", "4s"], STUBBORN);
     place.pid("pid");
     let next = place.start_script(&[], NEXT);
     kill_process(running.minder(), Signal::STOP).unwrap();
