@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
+use super::limits::Limits;
 use crate::args::{Domain, Patience, Terms};
 
 /// Hold NAME while COMMAND runs
@@ -14,7 +15,7 @@ use crate::args::{Domain, Patience, Terms};
 Waits until nobody else holds NAME, runs COMMAND, gives NAME back, and exits as COMMAND did.
 When the lease is lost, COMMAND is stopped before anybody else can get NAME.
 
-Exit codes: that of COMMAND, or 128 + n when signal n killed it; 75 not acquired; 79 lost; 69 store
+Exit codes: that of COMMAND, or 128 + n when signal n killed it; 75 not acquired; 79 lost; 124 stopped by --max-hold; 69 store
 unavailable; 77 denied; 64 usage; 71 no process, descriptor or memory to be had; 126 COMMAND can't be executed;
 127 not found; 130, 143 interrupted while waiting.
 
@@ -29,6 +30,9 @@ pub(crate) struct Run {
 
     #[command(flatten)]
     pub(crate) terms: Terms,
+
+    #[command(flatten)]
+    pub(crate) limits: Limits,
 
     /// What to hold: any text of up to 1,000 bytes
     pub(crate) name: String,
