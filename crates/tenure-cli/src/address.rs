@@ -10,7 +10,10 @@ use crate::exit_code;
 use crate::text::escaped;
 
 /// The variable that is used without `--url`.
-const VARIABLE: &str = "TENURE_URL";
+pub(crate) const VARIABLE: &str = "TENURE_URL";
+/// The variable that says that a `tenure run` above had a URL and did not hand it down. Without this, a `tenure` in the command would use the
+/// default, where the same names exclude nobody.
+pub(crate) const WITHHELD: &str = "TENURE_URL_WITHHELD";
 /// Where names live when nothing is said.
 const DEFAULT: &str = "file:";
 
@@ -34,6 +37,13 @@ pub(crate) struct Refused {
 
 /// The domain that was asked for; it connects when it is used.
 pub(crate) fn domain(asked: &args::Domain) -> Result<(Domain, Source), Refused> {
+    let (url, source) = url(asked)?;
+    let of_error = |error: Error| source.refused(&error, exit_code::of_error(&error));
+    Ok((Domain::lazy(url).map_err(of_error)?, source))
+}
+
+/// The URL that was asked for.
+pub(crate) fn url(asked: &args::Domain) -> Result<(DomainUrl, Source), Refused> {
     let (url, source) = match &asked.url {
         Some(url) => (url.clone(), Source::Option),
         None => match env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
@@ -42,6 +52,11 @@ pub(crate) fn domain(asked: &args::Domain) -> Result<(Domain, Source), Refused> 
                     Source::Variable.refused("URL is not UTF-8; escape other bytes as %XX", exit_code::USAGE)
                 })?;
                 (url, Source::Variable)
+            }
+            None if env::var_os(WITHHELD).is_some_and(|value| !value.is_empty()) => {
+                let why = "domain is not known: this runs under `tenure run`, which hands no URL down; \
+                           use --url, set TENURE_URL, or write `tenure run --pass-url` there";
+                return Err(Source::Default.refused(why, exit_code::USAGE));
             }
             None => (DEFAULT.to_owned(), Source::Default),
         },
@@ -52,7 +67,7 @@ pub(crate) fn domain(asked: &args::Domain) -> Result<(Domain, Source), Refused> 
         let why = "`memory:` is private to one process, so it would keep nobody out; use `file:`";
         return Err(source.refused(why, exit_code::USAGE));
     }
-    Ok((Domain::lazy(url).map_err(of_error)?, source))
+    Ok((url, source))
 }
 
 impl Source {

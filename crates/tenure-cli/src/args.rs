@@ -3,11 +3,13 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
     acquire, bench, break_lock, completions, doctor, hold, ls, man, release, renew, run, status, top, watch,
 };
+use crate::notes;
+use crate::output::{self, Loudness};
 
 /// One at a time: hold a name while a command runs, on one machine or many
 #[derive(Debug, Parser)]
@@ -40,7 +42,7 @@ pub(crate) enum Command {
 /// Where names live.
 #[derive(Debug, Args)]
 pub(crate) struct Domain {
-    /// Where names live [env: TENURE_URL] [default: file:, a directory of this user on this machine]
+    /// Where names live [env: TENURE_URL] [default: file:]
     #[arg(long)]
     pub(crate) url: Option<String>,
 }
@@ -86,7 +88,7 @@ impl Patience {
 /// What is asked for besides the name.
 #[derive(Debug, Args)]
 pub(crate) struct Terms {
-    /// How long the lease lasts if it is not renewed: 100ms to 24h [default: 10s]
+    /// How long a lease lasts unless renewed: 100ms to 24h [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) ttl: Option<Duration>,
 
@@ -100,6 +102,29 @@ impl Terms {
     pub(crate) fn lock(&self, domain: &tenure::Domain, name: &str) -> tenure::Lock {
         let lock = domain.lock(name).label(&self.label);
         self.ttl.map_or(lock.clone(), |ttl| lock.ttl(ttl))
+    }
+}
+
+/// How much is said on stderr.
+#[derive(Debug, Args)]
+pub(crate) struct Voice {
+    /// Say what is done: waiting, acquired, given back
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
+
+    /// Say nothing on stderr, but what is wrong with the command line
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Voice {
+    /// Everything that is said from here on is said so.
+    pub(crate) fn take_effect(&self) {
+        match (self.verbose, self.quiet) {
+            (true, _) => output::set_loudness(Loudness::Verbose),
+            (_, true) => output::set_loudness(Loudness::Quiet),
+            _ => {}
+        }
     }
 }
 
@@ -132,6 +157,11 @@ fn no_option(text: &str) -> Result<(), String> {
 }
 
 impl Cli {
+    /// What can be written, with the notes to every command.
+    pub(crate) fn definition() -> clap::Command {
+        notes::add(Cli::command())
+    }
+
     /// Reads a command line.
     ///
     /// # Errors
@@ -139,7 +169,8 @@ impl Cli {
     pub(crate) fn read(
         words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
-        let mut cli = Cli::try_parse_from(words)?;
+        let mut matches = Cli::definition().try_get_matches_from(words)?;
+        let mut cli = Cli::from_arg_matches_mut(&mut matches)?;
         if let Command::Run(run) = &mut cli.command {
             run.complete()?;
         }
@@ -153,6 +184,6 @@ mod tests {
 
     #[test]
     fn the_definition_is_consistent() {
-        <Cli as clap::CommandFactory>::command().debug_assert();
+        Cli::definition().debug_assert();
     }
 }

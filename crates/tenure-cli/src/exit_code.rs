@@ -10,6 +10,8 @@ pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The operating system refused what `tenure` needs to start a command (`EX_OSERR`).
 pub(crate) const OS: u8 = 71;
+/// What was to be printed could not be written (`EX_IOERR`).
+pub(crate) const IO: u8 = 74;
 /// Someone else holds the name, and it was not waited for any longer (`EX_TEMPFAIL`); `-E` changes it.
 pub(crate) const BUSY: u8 = 75;
 /// The store refused: credentials or permissions are missing (`EX_NOPERM`).

@@ -7,8 +7,11 @@ mod address;
 mod args;
 mod commands;
 mod exit_code;
+mod glob;
 mod json;
+mod notes;
 mod output;
+mod stdout;
 mod sys;
 mod text;
 

@@ -3,30 +3,103 @@
 //! A line is one write, so that the lines of several processes on one terminal do not mix. Names and labels come from others: control
 //! characters in them are escaped.
 
+mod refusal;
+
 use std::fmt::Display;
 use std::io::Write as _;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use clap::error::{ContextKind, ErrorKind};
-use tenure::Busy;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::args::{Cli, Patience};
+use crate::args::Cli;
 use crate::exit_code;
-use crate::text::{escaped, owner, rough, utc};
+use crate::stdout;
+use crate::text::escaped;
+
+pub(crate) use self::refusal::{busy, enclosing};
 
 /// How long a command that is to be stopped runs on for what is said of it.
 const LONGEST_SPEECH: Duration = Duration::from_millis(2);
 const SPEAKER_STACK: usize = 64 * 1_024;
 
+/// How much is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Loudness {
+    /// What is wrong with the command line.
+    Quiet,
+    /// What went wrong, and that it is waited.
+    Usual,
+    /// What is done, too.
+    Verbose,
+}
+
+/// Of the whole process, and of what it forks.
+static LOUDNESS: AtomicU8 = AtomicU8::new(Loudness::Usual as u8);
+
+/// Everything is said with this loudness from here on.
+pub(crate) fn set_loudness(loudness: Loudness) {
+    LOUDNESS.store(loudness as u8, Ordering::Relaxed);
+}
+
+/// Whether only what is wrong with the command line is said.
+pub(crate) fn is_quiet() -> bool {
+    !is_heard(Loudness::Usual)
+}
+
+fn is_heard(least: Loudness) -> bool {
+    LOUDNESS.load(Ordering::Relaxed) >= least as u8
+}
+
 /// Says one fact. Not for whoever has a command to stop: stderr may be a pipe that nobody reads, or a terminal that was halted.
 pub(crate) fn say(fact: impl Display) {
+    if !is_quiet() {
+        insist(fact);
+    }
+}
+
+/// Says one fact of what is done, with `-v` alone.
+pub(crate) fn say_more(fact: impl Display) {
+    if is_heard(Loudness::Verbose) {
+        say_at_once(fact);
+    }
+}
+
+/// Says what went wrong. What is wrong with the command line is said with `-q`, too: nothing else tells whoever wrote it.
+pub(crate) fn failed(code: u8, why: impl Display) {
+    if code == exit_code::USAGE { insist(why) } else { say(why) }
+}
+
+/// Says one fact, with `-q`, too.
+fn insist(fact: impl Display) {
     // stderr may be closed, and there is nobody else to tell.
     let _ = std::io::stderr().write_all(line(fact).as_bytes());
 }
 
+/// Says one fact if it can be heard at once; else it is left out.
+pub(crate) fn say_if_heard(fact: impl Display) {
+    if !is_quiet() {
+        write_at_once(&line(fact));
+    }
+}
+
+/// Writes to stderr if that takes no time; whether it did. A terminal or a pipe that has room at all has room for a line.
+pub(crate) fn write_at_once(text: &str) -> bool {
+    let mut stderr = std::io::stderr();
+    let mut room = [PollFd::new(&stderr, PollFlags::OUT)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let has_room = poll(&mut room, Some(&at_once)).is_ok() && room[0].revents().contains(PollFlags::OUT);
+    has_room && stderr.write_all(text.as_bytes()).is_ok()
+}
+
 /// Says one fact, if that takes no time: what is to be done is more urgent than that it is said.
 pub(crate) fn say_at_once(fact: impl Display) {
+    if is_quiet() {
+        return;
+    }
     let line = line(fact).into_bytes();
     // The write is another thread's, which may wait for its reader as long as this process lives.
     let (said, is_said) = std::sync::mpsc::channel();
@@ -56,7 +129,7 @@ pub(crate) fn usage(mut refused: clap::Error) -> u8 {
             return exit_code::USAGE;
         }
         ErrorKind::InvalidSubcommand => {
-            say(unknown_command(&refused));
+            insist(unknown_command(&refused));
             return exit_code::USAGE;
         }
         _ => {}
@@ -65,7 +138,7 @@ pub(crate) fn usage(mut refused: clap::Error) -> u8 {
     refused.remove(ContextKind::Suggested);
     let text = refused.to_string();
     for line in text.strip_prefix("error: ").unwrap_or(&text).lines().filter(|line| !line.is_empty()) {
-        say(line);
+        insist(line);
     }
     exit_code::USAGE
 }
@@ -91,36 +164,6 @@ fn unknown_command(refused: &clap::Error) -> String {
     }
 }
 
-/// Says who holds the name that was not acquired, since when, and what to change to wait for it. Says nothing when a conflict counts as
-/// success: cron would mail it.
-pub(crate) fn busy(name: &str, patience: &Patience, busy: &Busy) {
-    if patience.conflict_exit_code == 0 {
-        return;
-    }
-    let name = escaped(name);
-    match &busy.holder {
-        // Since when is not known.
-        Some(holder) if holder.owner.is_foreign() => {
-            say(format_args!("`{name}` is held by {}", owner(&holder.owner)))
-        }
-        Some(holder) => {
-            say(format_args!("`{name}` is held by {}", owner(&holder.owner)));
-            let ago = SystemTime::now().duration_since(holder.since).unwrap_or_default();
-            say(format_args!("held since {}, for {}", utc(holder.since), rough(ago)));
-        }
-        None => say(format_args!("`{name}` is held by someone else")),
-    }
-    if busy.waiters > 0 {
-        say(format_args!("{} waiting for it", busy.waiters));
-    }
-    if patience.limit().is_some_and(|limit| limit.is_zero()) {
-        let option = if patience.nonblock { "-n" } else { "-w 0" };
-        say(format_args!("to wait for it up to a minute, use -w 60s instead of {option}"));
-    } else {
-        say("to wait for as long as it takes, leave out -w");
-    }
-}
-
 /// Why a lease was lost, when whoever was to renew it or to stop the command in time could do neither.
 pub(crate) fn overslept(name: &str) -> String {
     let name = escaped(name);
@@ -137,6 +180,24 @@ pub(crate) fn refused_by_system(error: &std::io::Error) {
         _ => "",
     };
     say(format_args!("operating system refused what is needed to start a command: {error}{fix}"));
+}
+
+/// Says that a name was not given back, and what becomes of it.
+pub(crate) fn not_given_back(name: &str, error: &tenure::Error) {
+    let (name, error) = (escaped(name), escaped(&error.to_string()));
+    say(format_args!("`{name}` could not be given back, and is free when its lease has ended: {error}"));
+}
+
+/// Prints what was asked for; returns the exit code.
+pub(crate) fn print(what: &str, bytes: &[u8]) -> u8 {
+    match stdout::write(bytes) {
+        // Whoever reads no further has what it wants.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            say(format_args!("{what} could not be written to stdout: {error}"));
+            exit_code::IO
+        }
+        _ => 0,
+    }
 }
 
 /// Says why a command could not be started.

@@ -21,9 +21,14 @@ pub(crate) fn owner(owner: &Owner) -> String {
 pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() { safe.extend(c.escape_debug()) } else { safe.push(c) }
+        if c.is_control() || turns_text(c) { safe.extend(c.escape_debug()) } else { safe.push(c) }
     }
     safe
+}
+
+/// Whether it reverses or breaks what stands around it: a name must not make a line read as another.
+fn turns_text(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A duration in its two largest units.
@@ -87,5 +92,6 @@ mod tests {
     #[test]
     fn text_of_others_is_safe_on_a_terminal() {
         assert_eq!(escaped("a\u{1b}[31m\nü"), "a\\u{1b}[31m\\nü");
+        assert_eq!(escaped("a\u{202e}b\u{2028}👩\u{200d}👧"), "a\\u{202e}b\\u{2028}👩\u{200d}👧");
     }
 }

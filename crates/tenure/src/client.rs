@@ -34,10 +34,11 @@ const LONGEST_CONNECT: Duration = Duration::from_secs(10);
 /// How a client connects: told where to send what the store says unasked.
 pub(crate) type Connect = Box<dyn Fn(Weak<dyn Sink>) -> Pending<Arc<dyn Backend>> + Send + Sync>;
 
-/// A reply, and when the request for it was sent.
+/// A reply, when the request for it was sent, and the store's time of it.
 pub(crate) struct Executed {
     pub(crate) reply: Reply,
     pub(crate) sent: Moment,
+    pub(crate) server: Option<u64>,
 }
 
 pub(crate) struct Client {
@@ -200,8 +201,8 @@ impl Client {
             sent = self.clock.now();
             self.opened().execute(name, op.clone())
         };
-        let Answer { reply, .. } = self.ask_again(timeout, execute).await?;
-        Ok(Executed { reply, sent })
+        let Answer { reply, server } = self.ask_again(timeout, execute).await?;
+        Ok(Executed { reply, sent, server })
     }
 
     /// Asks the store; again while that breaks off unanswered, within the time that one command may take.

@@ -1,25 +1,27 @@
 //! Where names live: one store, opened from a URL.
 
+mod tickets;
+
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::backend::{Capability, open};
-use crate::bid::Bid;
-use crate::claim::Claim;
 use crate::client::{Client, Executed};
 use crate::error::Error;
-use crate::guard::Guard;
+use crate::finding::Finding;
 use crate::lease::Terms;
 use crate::lock::Lock;
 use crate::metrics::Metrics;
 use crate::name::Name;
 use crate::record::{Op, Reply};
 use crate::release::Release;
-use crate::seize;
 use crate::status::{Health, Holder, Status};
-use crate::ticket::Ticket;
 use crate::url::DomainUrl;
+
+/// An examination takes some round trips, and longer where pushes do not come.
+const LONGEST_EXAMINATION: Duration = Duration::from_secs(20);
 
 /// A store of names, opened from a URL. Cheap to clone; all clones share one connection and one keeper.
 ///
@@ -139,12 +141,16 @@ impl Domain {
     /// ```
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Status, Error> {
         let name = Name::new(name.as_ref())?;
-        match self.execute(&name, Op::Inspect).await?.reply {
-            Reply::Seen { holding, waiters } => Ok(Status {
-                name: name.as_str().to_owned(),
-                holder: holding.map(Holder::new),
-                waiters: waiters.iter().map(|token| token.owner()).collect(),
-            }),
+        let Executed { reply, server, .. } = self.execute(&name, Op::Inspect).await?;
+        self.status(&name, reply, server)
+    }
+
+    fn status(&self, name: &Name, reply: Reply, server: Option<u64>) -> Result<Status, Error> {
+        match reply {
+            Reply::Seen { holding, waiters } => {
+                let session = self.client.session().id();
+                Ok(Status::new(name, holding, &waiters, server.unwrap_or_default(), session))
+            }
             reply => Err(crate::acquire::unexpected(&reply)),
         }
     }
@@ -212,38 +218,6 @@ impl Domain {
         Ok(Release::from_reply(&self.execute(&name, op).await?.reply))
     }
 
-    /// Takes over a lease that was [detached](Guard::detach), under a new token and a higher fence, with the ttl that it had; it is renewed, and no
-    /// `max_hold` goes along. Of two that adopt the same ticket, one succeeds.
-    ///
-    /// # Errors
-    /// [`Lost`](crate::ErrorKind::Lost) when the lease has ended, or was adopted by another.
-    ///
-    /// # Cancel safety
-    /// Dropping the future leaves it open whether the ticket was used; if it was, the lease is given back.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tenure::Error> {
-    /// # let domain = tenure::Domain::open("memory:").await?;
-    /// let ticket = domain.lock("orders/42").acquire().await?.detach().await?;
-    /// let guard = domain.adopt(&ticket).await?;
-    /// assert!(domain.adopt(&ticket).await.is_err(), "a ticket is good for once");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn adopt(&self, ticket: &Ticket) -> Result<Guard, Error> {
-        let terms = Terms { ttl: ticket.ttl, ..self.terms };
-        let label = ticket.token.owner().label().into();
-        let claim = Arc::new(Claim { name: ticket.name.clone(), terms, label });
-        claim.check()?;
-        let op = |bid: &Bid, not_after| {
-            let (from, token) = (ticket.token.clone(), bid.token.clone());
-            Op::Adopt { from, token, ttl: terms.first_term(), floor: bid.floor, not_after }
-        };
-        seize::seize(&self.client, claim, ticket.fence.get(), op).await
-    }
-
     /// A descriptor that keeps the leases of this domain from ending with this process: while any process has it open, the store does not
     /// take this one for dead. Give it to a child that must not outlive the lock. It does not renew: a lease still ends with its ttl.
     ///
@@ -279,6 +253,46 @@ impl Domain {
         let probe = Name::new("tenure/health").expect("a valid name");
         self.execute(&probe, Op::Inspect).await?;
         Ok(Health { round_trip: self.client.clock.now().since(sent), warnings: backend.warnings() })
+    }
+
+    /// Looks at everything that makes the store fit to hold locks, and says of each thing whether it is. Takes, hands over and breaks a lock on a name
+    /// of its own, for which it opens two more clients, and leaves nothing behind.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`Unavailable`](crate::ErrorKind::Unavailable) when the store goes away meanwhile. That it can be used in part is
+    /// no error, but a finding.
+    ///
+    /// # Cancel safety
+    /// What was not removed yet expires: the lock after some seconds, the last fence of its name, on Redis, after a day.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// use tenure::Verdict;
+    ///
+    /// let worst = domain.examine().await?.into_iter().map(|finding| finding.verdict).max();
+    /// assert_ne!(worst, Some(Verdict::Unfit));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn examine(&self) -> Result<Vec<Finding>, Error> {
+        self.client.table.lock().floor_unless_closed()?;
+        let backend = self.client.backend().await?;
+        let give_up = self.client.clock.now() + LONGEST_EXAMINATION;
+        self.client.in_time(give_up, backend.examine()).await
+    }
+
+    /// Removes what the store remembers of a name that is never used again: for names that were made up for a measurement.
+    ///
+    /// # Errors
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached.
+    #[doc(hidden)]
+    pub async fn forget(&self, name: impl AsRef<str>) -> Result<(), Error> {
+        let name = Name::new(name.as_ref())?;
+        let backend = self.client.backend().await?;
+        self.client.ask_again(self.terms.timeout(), || backend.forget(&name)).await
     }
 
     /// What this kind of store can do.

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::loss::Loss;
+use crate::loss::{Loss, LossKind};
 
 /// What went wrong, as far as a program can act on it.
 ///
@@ -112,6 +112,24 @@ impl Error {
         Error::new(ErrorKind::Closed, "domain is closed; open it again to go on")
     }
 
+    /// The lease of a ticket is not there any more. The store can't tell why: a token that is gone leaves no trace.
+    pub(crate) fn useless_ticket(loss: Loss) -> Self {
+        let whose = match loss.kind() {
+            LossKind::Taken { by } => format!("held by {by}"),
+            _ => "free".to_owned(),
+        };
+        let message = format!(
+            "ticket for `{}` is not good any more: its lease has ended, or the ticket was used; the name is {whose}",
+            loss.name()
+        );
+        Error::lost(loss, message)
+    }
+
+    fn lost(loss: Loss, message: String) -> Self {
+        let (kind, source) = (ErrorKind::Lost, Some(Box::new(loss) as _));
+        Error(Arc::new(Inner { kind, message, again: Again::No, source }))
+    }
+
     /// What kind of error this is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -168,11 +186,6 @@ impl From<Infallible> for Error {
 impl From<Loss> for Error {
     fn from(loss: Loss) -> Self {
         let message = loss.to_string();
-        Error(Arc::new(Inner {
-            kind: ErrorKind::Lost,
-            message,
-            again: Again::No,
-            source: Some(Box::new(loss)),
-        }))
+        Error::lost(loss, message)
     }
 }

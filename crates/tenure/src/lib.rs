@@ -47,6 +47,7 @@ mod cohort;
 mod domain;
 mod error;
 mod fence;
+mod finding;
 #[cfg(all(test, not(shuttle)))]
 mod gate_tests;
 mod guard;
@@ -78,8 +79,9 @@ mod url;
 // Where names live, and what can be asked of it.
 pub use backend::Capability;
 pub use domain::Domain;
+pub use finding::{Finding, Verdict};
 pub use metrics::Metrics;
-pub use status::{Busy, Health, Holder, Status};
+pub use status::{Busy, Health, Holder, Status, Waiter};
 pub use url::DomainUrl;
 pub use url::duration::parse_duration;
 

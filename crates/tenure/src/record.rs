@@ -113,8 +113,8 @@ pub(crate) enum Reply {
     Done,
     /// Executed after `not_after`, and so refused.
     TooLate,
-    /// What is there.
-    Seen { holding: Option<Holding>, waiters: Vec<Token> },
+    /// What is there: the waiters that are alive, with their places.
+    Seen { holding: Option<Holding>, waiters: Vec<(Token, u64)> },
 }
 
 /// A lease, seen from outside.

@@ -42,8 +42,10 @@ pub(crate) async fn seize(
             seizing.is_done = true;
             Ok(Guard::new(Arc::clone(client), turn, claim))
         }
+        // Only a ticket can be refused.
         Reply::NotHeld { holder } => {
-            Err(Loss::new(name.clone(), LossKind::from_holder(holder.as_ref())).into())
+            let kind = LossKind::from_holder(holder.as_ref());
+            Err(Error::useless_ticket(Loss::new(name.clone(), kind)))
         }
         reply => Err(unexpected(&reply)),
     }

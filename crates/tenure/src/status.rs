@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::fence::Fence;
-use crate::owner::{Owner, Token};
+use crate::name::Name;
+use crate::owner::{Owner, SessionId, Token};
 use crate::record::Holding;
 
 /// Who holds a name, as the store shows it.
@@ -74,6 +75,28 @@ impl fmt::Display for Holder {
     }
 }
 
+/// Who waits for a name, as the store shows it.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let domain = tenure::Domain::open("memory:").await?;
+/// for waiter in domain.inspect("orders/42").await?.waiters {
+///     println!("{} waits for {:?}", waiter.owner, waiter.waited);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waiter {
+    /// Who it is.
+    pub owner: Owner,
+    /// For how long it has waited, by the store's clock.
+    pub waited: Duration,
+}
+
 /// The state of a name, from [`Domain::inspect`](crate::Domain::inspect) and [`Domain::list`](crate::Domain::list).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -83,10 +106,35 @@ pub struct Status {
     /// Who holds it; `None` when it is free.
     pub holder: Option<Holder>,
     /// Who waits for it in the store, first come first. The tasks of one process wait as one, and behind a task of their own process not at all.
-    pub waiters: Vec<Owner>,
+    pub waiters: Vec<Waiter>,
+    /// Where this domain stands among those that wait: 1 for the first; `None` when it does not wait in the store's queue.
+    pub position: Option<usize>,
 }
 
 impl Status {
+    /// What a store showed at its time `now` to a client of this session.
+    pub(crate) fn new(
+        name: &Name,
+        holding: Option<Holding>,
+        waiters: &[(Token, u64)],
+        now: u64,
+        session: &SessionId,
+    ) -> Self {
+        let is_ours = |(token, _): &(Token, u64)| token.session().as_ref() == Some(session);
+        Status {
+            name: name.as_str().to_owned(),
+            holder: holding.map(Holder::new),
+            position: waiters.iter().position(is_ours).map(|index| index + 1),
+            waiters: waiters
+                .iter()
+                .map(|(token, place)| Waiter {
+                    owner: token.owner(),
+                    waited: Duration::from_micros(now.saturating_sub(*place)),
+                })
+                .collect(),
+        }
+    }
+
     /// Whether someone holds it.
     #[must_use]
     pub fn is_held(&self) -> bool {

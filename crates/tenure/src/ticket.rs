@@ -15,7 +15,8 @@ const PREFIX: &str = "tenure1";
 /// What is escaped in a field: all that a shell, a terminal or a URL could take for something else.
 const FIELD: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b':');
 
-/// A detached lease, to be handed to another process and [adopted](crate::Domain::adopt) there.
+/// A detached lease, to be handed to another process and [adopted](crate::Domain::adopt), [renewed](crate::Domain::renew) or
+/// [released](crate::Domain::release) there.
 ///
 /// Its text is safe in a shell, a file and an environment variable. Whoever has it can take the lease: treat it as a password.
 /// `Debug` shows the name and the fence alone.
@@ -59,6 +60,12 @@ impl Ticket {
     pub fn fence(&self) -> Fence {
         self.fence
     }
+
+    /// How long the lease lasts from its last renewal on.
+    #[must_use]
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
 }
 
 impl fmt::Display for Ticket {
@@ -80,8 +87,7 @@ impl FromStr for Ticket {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         // The text is a secret: no message repeats it.
-        let malformed =
-            |what: &str| Error::invalid(format!("ticket {what}; give the whole text that detach printed"));
+        let malformed = |what: &str| Error::invalid(format!("ticket {what}; give its whole text"));
         let decode = |field: &str| percent_decode_str(field).decode_utf8().map(|text| text.into_owned());
         let fields: Vec<&str> = text.trim().split('/').collect();
         let [prefix, name, fence, ttl, token] = fields[..] else {

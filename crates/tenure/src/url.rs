@@ -73,8 +73,17 @@ impl DomainUrl {
         &self.target
     }
 
-    /// The ttl of its locks, 100 ms to 24 h, where the lock itself does not say.
-    pub(crate) fn ttl(&self) -> Option<Duration> {
+    /// The ttl of its locks, 100 ms to 24 h, where the lock itself does not say; `None` when the URL does not say either.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// let url = tenure::DomainUrl::parse("redis://localhost?ttl=30s")?;
+    /// assert_eq!(url.ttl(), Some(Duration::from_secs(30)));
+    /// # Ok::<(), tenure::Error>(())
+    /// ```
+    #[must_use]
+    pub fn ttl(&self) -> Option<Duration> {
         self.ttl
     }
 

@@ -1,8 +1,27 @@
-//! `tenure acquire`.
+//! `tenure acquire`: a lease as a line of text, for scripts that can't wrap a command.
+//!
+//! Nobody renews it but the script, which is why it lasts longer than a lease that is renewed. A ticket that did not arrive is a name that
+//! nobody can give back, so the lease is given back here when the ticket can't be written.
+
+use std::time::Duration;
 
 use clap::Args;
+use rustix::process::Signal;
+use serde::Serialize;
+use tenure::{Error, Guard, Lock, Ticket};
 
-use crate::args::{Domain, Format, Patience, Terms};
+use super::obtain::{self, Endings, Obtained};
+use super::on_domain;
+use crate::address;
+use crate::args::{self, Domain, Format, Patience};
+use crate::exit_code;
+use crate::json;
+use crate::output::{self, say};
+use crate::stdout;
+use crate::text::escaped;
+
+/// How long a ticket lasts when nothing is said.
+const DEFAULT_TTL: Duration = Duration::from_secs(60);
 
 /// Acquire NAME and print a ticket for it, for scripts that can't wrap a command
 #[derive(Debug, Args)]
@@ -13,19 +32,109 @@ pub(crate) struct Acquire {
     #[command(flatten)]
     patience: Patience,
 
-    #[command(flatten)]
-    terms: Terms,
+    /// How long the ticket lasts unless renewed: 100ms to 24h [default: 60s]
+    #[arg(long, value_name = "DURATION", value_parser = args::duration, allow_hyphen_values = true)]
+    ttl: Option<Duration>,
+
+    /// What others are told when they find NAME held: at most 200 bytes
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    label: String,
 
     #[command(flatten)]
     format: Format,
 
-    /// The name
+    /// What to hold: any text of up to 1,000 bytes
     name: String,
+}
+
+/// The ticket, for programs.
+#[derive(Serialize)]
+struct Printed<'a> {
+    name: &'a str,
+    ticket: String,
+    fence: u64,
+    ttl_ms: u64,
+    waited_ms: u64,
 }
 
 impl Acquire {
     pub(crate) fn execute(&self) -> u8 {
-        crate::output::say("not there yet");
-        crate::exit_code::UNAVAILABLE
+        on_domain(&self.domain, async |domain| {
+            let lock = self.lock(domain);
+            let mut endings = match Endings::new() {
+                Ok(endings) => endings,
+                Err(error) => {
+                    output::refused_by_system(&error);
+                    return Ok(exit_code::OS);
+                }
+            };
+            let interrupted = async { exit_code::by_signal(endings.next().await.as_raw()) };
+            let obtained =
+                obtain::obtain(&self.domain, domain, &self.name, &lock, &self.patience, interrupted).await?;
+            let (guard, waited) = match obtained {
+                Obtained::Held { guard, waited } => (guard, waited),
+                Obtained::Not(code) => return Ok(code),
+            };
+            match detach(guard, &mut endings).await {
+                Ok(Ok(ticket)) => self.hand_out(domain, &ticket, waited).await,
+                Ok(Err(error)) => {
+                    obtain::part(domain).await;
+                    Err(error)
+                }
+                Err(signal) => {
+                    obtain::part(domain).await;
+                    Ok(exit_code::by_signal(signal.as_raw()))
+                }
+            }
+        })
+    }
+
+    fn lock(&self, domain: &tenure::Domain) -> Lock {
+        // It was parsed before, and is right.
+        let of_url = || address::url(&self.domain).ok().and_then(|(url, _)| url.ttl());
+        let ttl = self.ttl.or_else(of_url).unwrap_or(DEFAULT_TTL);
+        domain.lock(&self.name).label(&self.label).ttl(ttl)
+    }
+
+    async fn hand_out(
+        &self,
+        domain: &tenure::Domain,
+        ticket: &Ticket,
+        waited: Duration,
+    ) -> Result<u8, Error> {
+        let line = if self.format.json {
+            json::to_line(&Printed {
+                name: ticket.name(),
+                ticket: ticket.to_string(),
+                fence: ticket.fence().get(),
+                ttl_ms: json::millis(ticket.ttl()),
+                waited_ms: json::millis(waited),
+            })
+        } else {
+            ticket.to_string()
+        };
+        let Err(refusal) = stdout::write_line(&line) else {
+            return Ok(0);
+        };
+        let name = escaped(&self.name);
+        match domain.release(ticket).await {
+            Ok(_) => say(format_args!(
+                "ticket could not be written to stdout, and `{name}` was given back: {refusal}"
+            )),
+            Err(error) => {
+                say(format_args!("ticket could not be written to stdout: {refusal}"));
+                output::not_given_back(&self.name, &error);
+            }
+        }
+        Ok(exit_code::IO)
+    }
+}
+
+/// Cuts the lease loose from this process. After a signal nobody waits for the ticket: the lease is given back.
+async fn detach(guard: Guard, endings: &mut Endings) -> Result<Result<Ticket, Error>, Signal> {
+    tokio::select! {
+        biased;
+        signal = endings.next() => Err(signal),
+        detached = guard.detach() => Ok(detached.map_err(Error::from)),
     }
 }

@@ -1,17 +1,22 @@
-//! `tenure completions`.
+//! `tenure completions`: made from the definition of the command line, so that they can't fall behind it.
 
 use clap::Args;
+use clap_complete::Shell;
+
+use crate::args::Cli;
+use crate::output;
 
 /// Print the completions for a shell
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// The shell
-    shell: String,
+    shell: Shell,
 }
 
 impl Completions {
     pub(crate) fn execute(&self) -> u8 {
-        crate::output::say("not there yet");
-        crate::exit_code::UNAVAILABLE
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::definition(), "tenure", &mut script);
+        output::print("completions", &script)
     }
 }

@@ -1,8 +1,35 @@
-//! `tenure hold`.
+//! `tenure hold`: holds and renews a name for a script beside it, for as long as the script keeps the other end of stdin open.
+//!
+//! A pipe is closed by the kernel when the script ends, however it ends. While waiting for the name it is watched as well, so that nobody stands in
+//! the queue for a script that is gone; but only after a while, so that a stdin that was never open does not race with a name that is free.
+
+use std::io::{self, Read as _};
+use std::time::Duration;
 
 use clap::Args;
+use rustix::process::{Signal, getpgrp};
+use rustix::termios::tcgetpgrp;
+use serde::Serialize;
+use tenure::{Domain as Store, Error, Guard, Release};
+use tokio::sync::oneshot;
 
+use super::obtain::{self, Endings, Obtained};
+use super::on_domain;
+use super::run::deadline::{Moment, Plan};
 use crate::args::{Domain, Format, Patience, Terms};
+use crate::exit_code;
+use crate::json;
+use crate::output::{self, say};
+use crate::stdout;
+use crate::sys::Mask;
+use crate::text::{escaped, owner};
+
+/// How long stdin is not looked at while waiting.
+const STDIN_COUNTS_AFTER: Duration = Duration::from_millis(500);
+
+/// How often a terminal that is others' is tried again.
+const BACKGROUND_NAP: Duration = Duration::from_millis(250);
+const READER_STACK: usize = 64 * 1_024;
 
 /// Hold NAME until stdin closes
 #[derive(Debug, Args)]
@@ -19,13 +46,151 @@ pub(crate) struct Hold {
     #[command(flatten)]
     format: Format,
 
-    /// The name
+    /// What to hold: any text of up to 1,000 bytes
     name: String,
+}
+
+/// That it is held, for programs.
+#[derive(Serialize)]
+struct Printed<'a> {
+    name: &'a str,
+    held: bool,
+    fence: u64,
+    waited_ms: u64,
+}
+
+/// Why it is held no longer.
+enum Ended {
+    StdinClosed,
+    Signal(u8),
+    Lost(String),
 }
 
 impl Hold {
     pub(crate) fn execute(&self) -> u8 {
-        crate::output::say("not there yet");
-        crate::exit_code::UNAVAILABLE
+        on_domain(&self.domain, async |domain| {
+            let (mut endings, mut stdin) =
+                match Endings::new().and_then(|endings| Ok((endings, watch_stdin()?))) {
+                    Ok(watched) => watched,
+                    Err(error) => {
+                        output::refused_by_system(&error);
+                        return Ok(exit_code::OS);
+                    }
+                };
+            self.obtain_and_hold(domain, &mut endings, &mut stdin).await
+        })
     }
+
+    async fn obtain_and_hold(
+        &self,
+        domain: &Store,
+        endings: &mut Endings,
+        stdin: &mut oneshot::Receiver<()>,
+    ) -> Result<u8, Error> {
+        let lock = self.terms.lock(domain, &self.name);
+        let reason = async {
+            tokio::select! {
+                signal = endings.next() => exit_code::by_signal(signal.as_raw()),
+                _ = async { tokio::time::sleep(STDIN_COUNTS_AFTER).await; (&mut *stdin).await } => {
+                    let name = escaped(&self.name);
+                    say(format_args!("stdin was closed before `{name}` was acquired"));
+                    self.patience.conflict_exit_code
+                }
+            }
+        };
+        let (guard, waited) =
+            match obtain::obtain(&self.domain, domain, &self.name, &lock, &self.patience, reason).await? {
+                Obtained::Held { guard, waited } => (guard, waited),
+                Obtained::Not(code) => return Ok(code),
+            };
+        if let Err(refusal) = self.tell(&guard, waited) {
+            say(format_args!(
+                "that `{}` is held could not be written to stdout: {refusal}",
+                escaped(&self.name)
+            ));
+            give_back(guard).await;
+            return Ok(exit_code::IO);
+        }
+        Ok(match until_ended(&guard, endings, stdin).await {
+            Ended::StdinClosed => give_back(guard).await.unwrap_or(0),
+            Ended::Signal(code) => {
+                give_back(guard).await;
+                code
+            }
+            Ended::Lost(why) => {
+                say(escaped(&why));
+                exit_code::LOST
+            }
+        })
+    }
+
+    fn tell(&self, guard: &Guard, waited: Duration) -> io::Result<()> {
+        let fence = guard.fence().get();
+        stdout::write_line(&if self.format.json {
+            json::to_line(&Printed { name: &self.name, held: true, fence, waited_ms: json::millis(waited) })
+        } else {
+            format!("held {} fence {fence}", escaped(&self.name))
+        })
+    }
+}
+
+/// Tells when stdin is at its end. The thread may wait for that as long as this process lives.
+fn watch_stdin() -> io::Result<oneshot::Receiver<()>> {
+    // The kernel would stop this process, and so its renewals, for using a terminal from the background.
+    Mask::of([Signal::TTIN, Signal::TTOU]).block();
+    let (closed, is_closed) = oneshot::channel();
+    std::thread::Builder::new().stack_size(READER_STACK).spawn(move || {
+        let (mut stdin, mut ignored) = (io::stdin().lock(), [0; 4_096]);
+        loop {
+            match stdin.read(&mut ignored) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) if is_in_background() => std::thread::sleep(BACKGROUND_NAP),
+                Ok(0) | Err(_) => break,
+            }
+        }
+        let _ = closed.send(());
+    })?;
+    Ok(is_closed)
+}
+
+/// Whether stdin is a terminal that others have now: it can't be read, and is not at its end.
+fn is_in_background() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|foreground| foreground != getpgrp())
+}
+
+/// Holds until there is a reason not to. The script must hear of a loss while it can still stop in time, so the end is that of a
+/// command under `run`: when a quarter of the lease is left.
+async fn until_ended(guard: &Guard, endings: &mut Endings, stdin: &mut oneshot::Receiver<()>) -> Ended {
+    let mut plan = Plan::new(Moment::now(), guard.remaining(), None);
+    loop {
+        let now = Moment::now();
+        plan.look(now, guard.remaining());
+        if now >= plan.term_at() {
+            return Ended::Lost(format!("lease on `{}` was not renewed in time", guard.name()));
+        }
+        tokio::select! {
+            biased;
+            loss = guard.lost() => return Ended::Lost(loss.to_string()),
+            signal = endings.next() => return Ended::Signal(exit_code::by_signal(signal.as_raw())),
+            _ = &mut *stdin => return Ended::StdinClosed,
+            () = tokio::time::sleep(plan.look_at(now).since(now)) => {}
+        }
+    }
+}
+
+/// Gives the name back; the exit code for a lease that turns out to have been lost.
+async fn give_back(guard: Guard) -> Option<u8> {
+    let name = escaped(guard.name());
+    let had_ended = match guard.release().await {
+        Ok(Release::Done) => return None,
+        Ok(Release::Taken { by }) => format!("and {} holds it now", owner(&by)),
+        Ok(_) => "and nobody holds it now".to_owned(),
+        Err(returned) => {
+            output::not_given_back(returned.guard.name(), &returned.error);
+            return None;
+        }
+    };
+    say(format_args!("lease on `{name}` had ended before it was given back, {had_ended}"));
+    Some(exit_code::LOST)
 }

@@ -8,11 +8,14 @@ pub(crate) mod doctor;
 pub(crate) mod hold;
 pub(crate) mod ls;
 pub(crate) mod man;
+mod obtain;
 pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod run;
 pub(crate) mod status;
+mod ticket;
 pub(crate) mod top;
+pub(crate) mod waiting;
 pub(crate) mod watch;
 
 use tenure::{Domain, Error};
@@ -20,14 +23,14 @@ use tenure::{Domain, Error};
 use crate::address::{self, Source};
 use crate::args;
 use crate::exit_code;
-use crate::output::{self, say};
+use crate::output;
 
 /// Does the work of a command on its domain, says what went wrong, and returns the exit code.
 pub(crate) fn on_domain(asked: &args::Domain, work: impl AsyncFnOnce(&Domain) -> Result<u8, Error>) -> u8 {
     let (domain, source) = match address::domain(asked) {
         Ok(domain) => domain,
         Err(refused) => {
-            say(refused.message);
+            output::failed(refused.code, refused.message);
             return refused.code;
         }
     };
@@ -43,6 +46,7 @@ pub(crate) fn on_domain(asked: &args::Domain, work: impl AsyncFnOnce(&Domain) ->
 
 /// Says what went wrong; returns the exit code.
 fn failed(source: Source, error: &Error) -> u8 {
-    say(source.blamed(error));
-    exit_code::of_error(error)
+    let code = exit_code::of_error(error);
+    output::failed(code, source.blamed(error));
+    code
 }

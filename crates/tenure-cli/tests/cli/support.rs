@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tenure_testkit::redis::RedisServer;
+use tenure::{Domain, Status};
+use tenure_testkit::redis::{RedisServer, Reply};
 
 /// Longer than anything takes on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,17 +59,34 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let mark = format!("tenure-cli-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let dir = std::env::temp_dir().join(&mark);
-        fs::create_dir(&dir).unwrap();
-        Place { dir, mark, server: None }
+        loop {
+            let mark = format!("tenure-cli-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            let dir = std::env::temp_dir().join(&mark);
+            match fs::create_dir(&dir) {
+                // Of a run that was killed, whose number is now this one's.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                created => {
+                    created.unwrap();
+                    return Place { dir, mark, server: None };
+                }
+            }
+        }
     }
 
     /// The same, with the locks on a Redis server of its own.
     pub(crate) fn on_redis() -> Self {
+        Place::on(RedisServer::start())
+    }
+
+    /// The same, on this server.
+    pub(crate) fn on(server: RedisServer) -> Self {
         let mut place = Place::new();
-        place.server = Some(RedisServer::start());
+        place.server = Some(server);
         place
+    }
+
+    pub(crate) fn is_on_redis(&self) -> bool {
+        self.server.is_some()
     }
 
     /// Its Redis server.
@@ -82,6 +100,28 @@ impl Place {
             Some(server) => server.url(),
             None => format!("file://{}", self.locks().display()),
         }
+    }
+
+    /// Asks the store something, by the library and not by the program.
+    pub(crate) fn ask<T>(&self, question: impl AsyncFnOnce(&Domain) -> Result<T, tenure::Error>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let domain = Domain::open(self.url().as_str()).await.unwrap();
+            let answer = question(&domain).await.unwrap();
+            domain.close().await;
+            answer
+        })
+    }
+
+    /// Who holds a name, and who waits for it.
+    pub(crate) fn inspect(&self, name: &str) -> Status {
+        self.ask(async |domain| domain.inspect(name).await)
+    }
+
+    /// Waits until so many wait for `name`.
+    #[track_caller]
+    pub(crate) fn await_queue(&self, waiters: usize) {
+        eventually("they are in the queue", || self.inspect("name").waiters.len() == waiters);
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -185,12 +225,26 @@ impl Place {
         eventually("no process is left behind", || self.processes().is_empty());
     }
 
-    /// The names of the files that sessions left among the locks.
+    /// What is left in the store of those that used it: files of sessions, or connections, channels, and keys but for fences that expire.
     pub(crate) fn leftovers(&self) -> Vec<String> {
+        if let Some(server) = &self.server {
+            return left_on(server);
+        }
         let entries = fs::read_dir(self.locks()).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().into_string().unwrap());
         names.filter(|name| !name.starts_with("stripe-")).collect()
     }
+}
+
+fn left_on(server: &RedisServer) -> Vec<String> {
+    let texts = |words: &[&str]| server.command(words).items().iter().map(Reply::text).collect::<Vec<_>>();
+    let expires = |key: &str| server.command(&["PTTL", key]).int() > 0;
+    let mut left = texts(&["KEYS", "*"]);
+    left.retain(|key| !(key.ends_with("}:fence") && expires(key)));
+    left.extend(texts(&["PUBSUB", "CHANNELS"]));
+    let connections = server.command(&["CLIENT", "LIST"]).text();
+    left.extend(connections.lines().filter(|line| !line.contains("cmd=client|list")).map(str::to_owned));
+    left
 }
 
 impl Drop for Place {

@@ -151,6 +151,10 @@ macro_rules! each_conformance_case {
                 those_who_wait_wait_for_the_adopter: [Detach, Fifo];
                 a_detach_that_did_not_reach_the_store_is_tried_again: [Detach, CutOff];
                 a_ticket_is_good_once: [Detach];
+                a_ticket_is_renewed: [Detach];
+                a_renewed_ticket_outlives_its_renewer: [Detach];
+                a_ticket_is_released: [Detach];
+                a_ticket_that_was_used_changes_nothing: [Detach];
             }
             fences {
                 fences_grow_over_releases: [];
@@ -173,6 +177,7 @@ macro_rules! each_conformance_case {
             }
             surface {
                 is_it_locked_by_whom_and_for_how_long: [];
+                those_who_wait_are_shown_with_their_place_and_time: [Fifo];
                 busy_says_who_since_when_and_how_many_wait: [];
                 one_that_gives_up_does_not_count_itself: [];
                 a_guard_knows_its_facts: [];
@@ -190,6 +195,7 @@ macro_rules! each_conformance_case {
                 a_renewal_without_an_answer_costs_no_lease: [LoseReplies];
                 a_take_over_without_an_answer_is_asked_again: [Force, LoseReplies];
                 an_adoption_without_an_answer_is_asked_again: [Detach, LoseReplies];
+                a_ticket_without_an_answer_is_asked_again: [Detach, LoseReplies];
                 one_that_gives_up_on_an_answer_leaves_nothing: [LoseReplies];
                 an_acquire_without_an_answer_ends_with_its_domain: [LoseReplies];
             }

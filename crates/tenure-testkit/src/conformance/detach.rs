@@ -1,6 +1,6 @@
-//! A lease that changes hands as a ticket: detached by one process, adopted by another, and by one only.
+//! A lease that changes hands as a ticket: detached by one process, renewed or given back by any, adopted by another, and by one only.
 
-use tenure::{ErrorKind, Release, Ticket};
+use tenure::{ErrorKind, Loss, LossKind, Release, Ticket};
 
 use super::fixture::{Client, Doing, Fixture};
 use super::time::{
@@ -150,4 +150,69 @@ pub(super) async fn a_ticket_is_good_once(f: &impl Fixture) {
     drop(guard);
     is_free(f, b.domain()).await;
     assert_eq!(a.domain().adopt(&again).await.expect_err("it was used").kind(), ErrorKind::Lost);
+}
+
+// R2.1: by its token; and never shorter than it was.
+pub(super) async fn a_ticket_is_renewed(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    let guard = a.domain().lock(NAME).ttl(4 * SHORT).acquire().await.expect("to acquire");
+    let ticket = guard.detach().await.expect("to detach");
+    assert_eq!(ticket.ttl(), 4 * SHORT);
+    for _ in 0..2 {
+        f.let_pass(3 * SHORT).await;
+        b.domain().renew(&ticket).await.expect("to renew");
+        let holder = look(a.domain()).await.holder.expect("to be held");
+        assert!(holder.remaining > 2 * SHORT && holder.remaining <= 4 * SHORT, "{holder:?}");
+        assert_eq!(holder.fence, ticket.fence(), "under the same fence");
+    }
+    is_free(f, b.domain()).await;
+    let error = b.domain().renew(&ticket).await.expect_err("it is over");
+    assert_eq!(error.loss().map(Loss::kind), Some(&LossKind::Gone));
+    assert!(error.to_string().contains("its lease has ended, or the ticket was used"), "{error}");
+}
+
+// B1: a renewed lease is still nobody's, so that the end of whoever renewed it does not end it.
+pub(super) async fn a_renewed_ticket_outlives_its_renewer(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    let ticket = hold(&a).await.detach().await.expect("to detach");
+    b.domain().renew(&ticket).await.expect("to renew");
+    drive(f, b.domain().close()).await;
+    drop(b);
+    assert!(!lock(&a).try_acquire().await.expect("no error").is_acquired());
+    assert!(a.domain().adopt(&ticket).await.expect("to adopt").is_held());
+}
+
+// R2.4, R1.1
+pub(super) async fn a_ticket_is_released(f: &impl Fixture) {
+    let (a, b, c) = (f.client().await, f.client().await, f.client().await);
+    let ticket = hold(&a).await.detach().await.expect("to detach");
+    let waiter = enqueue(f, &c, "waiter").await;
+    assert_eq!(b.domain().release(&ticket).await.expect("to release"), Release::Done);
+    let guard = granted(f, waiter).await;
+    assert!(guard.fence() > ticket.fence());
+    match a.domain().release(&ticket).await.expect("an answer") {
+        Release::Taken { by } => assert_eq!(by.label(), "waiter"),
+        other => panic!("{other:?}"),
+    }
+    assert!(guard.is_held(), "nothing was changed");
+    assert_eq!(guard.release().await.expect("to release"), Release::Done);
+    assert_eq!(a.domain().release(&ticket).await.expect("an answer"), Release::Expired);
+    is_free(f, a.domain()).await;
+}
+
+// R2.1, R2.4: whoever adopted it has another token, and is not concerned.
+pub(super) async fn a_ticket_that_was_used_changes_nothing(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    let ticket = hold(&a).await.detach().await.expect("to detach");
+    let guard = b.domain().adopt(&ticket).await.expect("to adopt");
+    for error in [
+        a.domain().renew(&ticket).await.expect_err("it was used"),
+        a.domain().adopt(&ticket).await.expect_err("it was used"),
+    ] {
+        assert!(matches!(error.loss().map(Loss::kind), Some(LossKind::Taken { .. })), "{error:?}");
+        assert!(error.to_string().contains("the ticket was used; the name is held by"), "{error}");
+    }
+    assert!(matches!(a.domain().release(&ticket).await.expect("an answer"), Release::Taken { .. }));
+    assert_eq!(look(a.domain()).await.holder.expect("to be held").fence, guard.fence());
+    assert_eq!(guard.release().await.expect("to release"), Release::Done, "it was ours all the time");
 }

@@ -109,7 +109,7 @@ pub fn die_in_process(
                 async move { lock.acquire().await.expect("to be granted") }
             });
             let is_queued = async {
-                let is_doomed = |owner: &tenure::Owner| owner.label() == "doomed";
+                let is_doomed = |waiter: &tenure::Waiter| waiter.owner.label() == "doomed";
                 while !domain.inspect(name).await.expect("to look").waiters.iter().any(is_doomed) {
                     tokio::task::yield_now().await;
                 }

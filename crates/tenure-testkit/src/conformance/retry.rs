@@ -95,6 +95,21 @@ pub(super) async fn an_adoption_without_an_answer_is_asked_again(f: &impl Fixtur
     is_free(f, a.domain()).await;
 }
 
+// R1.6, R2.4: renewed twice is renewed, and what is gone after a release was released by it.
+pub(super) async fn a_ticket_without_an_answer_is_asked_again(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    let ticket = hold(&a).await.detach().await.expect("to detach");
+    b.lose_next_reply().await;
+    asked_again(f, async || drive(f, b.domain().renew(&ticket)).await).await;
+    b.lose_next_reply().await;
+    match drive(f, b.domain().release(&ticket)).await {
+        Ok(release) => assert_eq!(release, Release::Done),
+        // Given up before it was known; the next call knows nothing of this one.
+        Err(error) => assert!(error.is_transient(), "{error}"),
+    }
+    is_free(f, a.domain()).await;
+}
+
 // R1.4, R1.6: it gave up on an answer, and what it asked for was done: that is undone.
 pub(super) async fn one_that_gives_up_on_an_answer_leaves_nothing(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);

@@ -41,6 +41,30 @@ pub(super) async fn is_it_locked_by_whom_and_for_how_long(f: &impl Fixture) {
     drop(granted(f, waiter).await);
 }
 
+// R4.2
+pub(super) async fn those_who_wait_are_shown_with_their_place_and_time(f: &impl Fixture) {
+    let (a, b, c) = (f.client().await, f.client().await, f.client().await);
+    let guard = hold(&a).await;
+    let first = enqueue(f, &b, "first").await;
+    f.let_pass(SHORT).await;
+    let second = enqueue(f, &c, "second").await;
+    let status = look(b.domain()).await;
+    let [one, two] = &status.waiters[..] else { panic!("{status:?}") };
+    assert_eq!((one.owner.label(), two.owner.label()), ("first", "second"));
+    // A store's clock may run a little slower than ours.
+    assert!(one.waited > SHORT * 9 / 10 && one.waited > two.waited, "{status:?}");
+    assert!(one.waited < ABOUT, "{status:?}");
+    assert_eq!(look(a.domain()).await.position, None, "the holder does not wait");
+    assert_eq!((status.position, look(c.domain()).await.position), (Some(1), Some(2)));
+    guard.release().await.expect("to release");
+    let guard = granted(f, first).await;
+    let next = look(c.domain()).await;
+    assert_eq!((next.position, look(b.domain()).await.position), (Some(1), None));
+    assert!(next.waiters[0].waited >= two.waited, "a wait goes on when others have their turn: {next:?}");
+    drop(guard);
+    drop(granted(f, second).await);
+}
+
 // R2.3
 pub(super) async fn busy_says_who_since_when_and_how_many_wait(f: &impl Fixture) {
     let (a, b, c) = (f.client().await, f.client().await, f.client().await);

@@ -124,7 +124,7 @@ pub(super) async fn look(domain: &Domain) -> Status {
 /// The labels of those that wait for [`NAME`], in order.
 pub(super) async fn queue(domain: &Domain) -> Vec<String> {
     let status = look(domain).await;
-    status.waiters.iter().map(|owner| owner.label().to_owned()).collect()
+    status.waiters.iter().map(|waiter| waiter.owner.label().to_owned()).collect()
 }
 
 /// Waits until nobody holds or awaits [`NAME`].

@@ -10,6 +10,7 @@ pub(crate) mod gate;
 pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod redis;
+pub(crate) mod rehearsal;
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -18,6 +19,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::finding::Finding;
 use crate::name::Name;
 use crate::owner::{Session, Token};
 use crate::record::{Op, Reply};
@@ -78,6 +80,16 @@ pub(crate) trait Backend: Send + Sync {
 
     /// What is known of the store's fitness, beyond that it answers: one sentence each.
     fn warnings(&self) -> Vec<String>;
+
+    /// Looks at everything that makes the store fit to hold locks. Takes locks on names of its own, and leaves nothing behind.
+    fn examine(&self) -> Pending<Vec<Finding>> {
+        Pending::now(Ok(Vec::new()))
+    }
+
+    /// Removes what the store remembers of a name that is not used again; a name in use is left alone.
+    fn forget(&self, _name: &Name) -> Pending<()> {
+        Pending::now(Ok(()))
+    }
 }
 
 /// What a store can do beyond taking and giving back a lock.

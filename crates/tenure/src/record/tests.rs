@@ -105,7 +105,7 @@ impl Store {
     /// The living waiters, first to last.
     fn queue(&mut self) -> String {
         match self.apply(Op::Inspect) {
-            Reply::Seen { waiters, .. } => waiters.iter().map(Token::as_str).collect(),
+            Reply::Seen { waiters, .. } => waiters.iter().map(|(token, _)| token.as_str()).collect(),
             other => panic!("{other:?}"),
         }
     }

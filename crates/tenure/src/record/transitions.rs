@@ -213,7 +213,7 @@ impl Record {
 
     fn inspect(&self, now: Now) -> Reply {
         let living = self.queue.iter().filter(|waiter| waiter.silence(now) <= LAPSE);
-        let waiters = living.map(|waiter| waiter.token.clone()).collect();
+        let waiters = living.map(|waiter| (waiter.token.clone(), waiter.place)).collect();
         Reply::Seen { holding: self.holding(now), waiters }
     }
 

@@ -51,6 +51,7 @@ macro_rules! without_a_line {
             retry::a_renewal_without_an_answer_costs_no_lease,
             retry::a_take_over_without_an_answer_is_asked_again,
             retry::an_adoption_without_an_answer_is_asked_again,
+            retry::a_ticket_without_an_answer_is_asked_again,
             retry::one_that_gives_up_on_an_answer_leaves_nothing,
             retry::an_acquire_without_an_answer_ends_with_its_domain,
         ]);

@@ -1,5 +1,6 @@
 //! The command that runs while the name is held.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -8,7 +9,6 @@ use rustix::process::{
     Pid, Signal, WaitStatus, getpgrp, getpid, getppid, kill_process, kill_process_group,
     set_parent_process_death_signal, setpgid,
 };
-use tenure::Fence;
 
 use super::Run;
 use super::signals;
@@ -95,14 +95,11 @@ impl Child {
     /// Those of exec, among them that there is no such command.
     pub(crate) fn start(
         run: &Run,
-        fence: Fence,
+        environment: impl Iterator<Item = (OsString, OsString)>,
         group: Group,
         mask: Mask,
         lifeline: Option<&OwnedFd>,
     ) -> io::Result<Self> {
-        let own = [("TENURE_NAME", run.name.clone()), ("TENURE_FENCE", fence.to_string())];
-        let inherited = std::env::vars_os().filter(|(name, _)| own.iter().all(|(ours, _)| name != ours));
-        let environment = inherited.chain(own.iter().map(|(name, value)| (name.into(), value.into())));
         let program = Program::new(run.command.iter().cloned(), environment)?;
         let (parent, leader) = (getpid(), if let Group::Shared(group) = group { Some(group) } else { None });
         // SIGPIPE is ignored by Rust programs, and by no others.

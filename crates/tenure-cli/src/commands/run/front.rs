@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 use super::Run;
 use super::child::{Child, End, Group};
 use super::deadline::Moment;
-use super::report::{Kind, Outcome, Report};
+use super::report::{Kind, Report, Verdict};
 use super::tree::{self, Change};
 use super::watch::Watch;
 use super::wire::{self, Relayed, Told};
@@ -50,14 +50,14 @@ impl Front<'_> {
         loop {
             if let Some(code) = self.minder_ended() {
                 return code.unwrap_or_else(|| {
-                    let outcome = self.minder_killed();
-                    self.conclude(&outcome)
+                    let verdict = self.minder_killed();
+                    self.conclude(&verdict)
                 });
             }
             let now = Moment::now();
             if now >= self.watch.kill_at() {
-                let outcome = self.minder_hangs();
-                return self.conclude(&outcome);
+                let verdict = self.minder_hangs();
+                return self.conclude(&verdict);
             }
             let mut next = self.watch.kill_at();
             if !self.watch.is_stopping() {
@@ -100,20 +100,20 @@ impl Front<'_> {
     }
 
     /// The minder can't report any more.
-    fn conclude(&self, outcome: &Outcome) -> u8 {
+    fn conclude(&self, verdict: &Verdict) -> u8 {
         self.watch.facts.over(Moment::now());
-        self.report.write(&self.watch.facts, outcome);
-        outcome.code
+        self.report.write(&self.watch.facts, verdict);
+        verdict.code
     }
 
     /// By someone, or by itself in a panic.
-    fn minder_killed(&mut self) -> Outcome {
+    fn minder_killed(&mut self) -> Verdict {
         let facts = &self.watch.facts;
         if facts.grant().is_none() {
             say(
                 "process that was to keep the lease was killed before it had one; the command was not started",
             );
-            return Outcome::new(Kind::OsError, exit_code::OS);
+            return Verdict::new(Kind::OsError, exit_code::OS);
         }
         // What the command left behind is left alone.
         if let Some((kind, code)) = facts.verdict() {
@@ -123,20 +123,20 @@ impl Front<'_> {
                     "process that kept the lease was killed before it gave `{name}` back, which is free when its lease has ended"
                 ));
             }
-            return Outcome::new(kind, code);
+            return Verdict::new(kind, code);
         }
         if let Some((pid, started_at)) = facts.command().filter(|_| self.run.limits.ignores_loss()) {
             say_at_once("lease lost: the process that kept the lease was killed; the command goes on");
             let code = self.stand_for_orphan(Child::adopted(pid, self.group), started_at);
-            return Outcome::new(Kind::Lost, code);
+            return Verdict::new(Kind::Lost, code);
         }
         self.end_all();
         say("lease lost: the process that kept the lease was killed; the command was killed");
-        Outcome::new(Kind::Lost, exit_code::LOST)
+        Verdict::new(Kind::Lost, exit_code::LOST)
     }
 
     /// Or it could not run for as long as this process could not.
-    fn minder_hangs(&mut self) -> Outcome {
+    fn minder_hangs(&mut self) -> Verdict {
         let (is_on_time, tells) = (self.watch.is_stopping(), self.watch.begin_telling());
         self.end_all();
         match (tells, is_on_time) {
@@ -144,7 +144,7 @@ impl Front<'_> {
             (true, true) => say("lease lost: the process that keeps the lease hangs; the command was killed"),
             (true, false) => say(output::overslept(&self.run.name)),
         }
-        Outcome::new(Kind::Lost, exit_code::LOST)
+        Verdict::new(Kind::Lost, exit_code::LOST)
     }
 
     /// Kills the minder and all below it; returns when nothing is left. What is to be said is said after it: stderr may block.

@@ -7,14 +7,15 @@ use tenure::{Guard, Release};
 
 use super::child::Child;
 use super::deadline::{Moment, Plan};
+use super::environment;
 use super::holding::{Ended, Holding, Terms};
 use super::keeping::{self, Kept};
 use super::minder::Minder;
-use super::report::{Kind, Outcome};
+use super::report::{Kind, Verdict};
 use super::signals::Events;
 use crate::exit_code;
-use crate::output::{self, say};
-use crate::text::escaped;
+use crate::output::{self, say, say_more};
+use crate::text::{escaped, rough};
 
 /// How long to ask what is wrong with a store.
 const LONGEST_QUESTION: Duration = Duration::from_millis(500);
@@ -25,7 +26,7 @@ const KEPT: &str = "--min-hold was over";
 
 impl Minder<'_> {
     /// Runs the command under the lease, and gives it back.
-    pub(crate) async fn run(self, guard: Guard, mut events: Events) -> Outcome {
+    pub(crate) async fn run(self, guard: Guard, waited: Duration, mut events: Events) -> Verdict {
         let (granted_at, facts, limits) = (Moment::now(), &self.watch.facts, self.run.limits);
         facts.granted(granted_at, guard.fence().into());
         // Before the command starts, so that there is no moment in which nobody would stop it.
@@ -33,14 +34,20 @@ impl Minder<'_> {
         if !limits.ignores_loss() {
             self.watch.follow(&plan);
         }
-        let child = match self.start(&guard, &events).await {
+        say_more(format_args!(
+            "acquired `{}` with fence {}, after {}",
+            escaped(guard.name()),
+            guard.fence(),
+            rough(waited)
+        ));
+        let child = match self.start(&guard, waited, &events).await {
             Ok(child) => child,
-            Err(outcome) => {
+            Err(verdict) => {
                 self.watch.rest();
-                facts.conclude(outcome.kind, outcome.code);
+                facts.conclude(verdict.kind, verdict.code);
                 give_back(guard, DONE).await;
                 facts.over(Moment::now());
-                return outcome;
+                return verdict;
             }
         };
         let started_at = Moment::now();
@@ -51,8 +58,8 @@ impl Minder<'_> {
         let ended = holding.until_ended().await;
         let (is_lost, was_told_to_end) = (holding.is_lost(), holding.was_told_to_end());
 
-        let mut outcome = outcome(ended, is_lost);
-        facts.conclude(outcome.kind, outcome.code);
+        let mut verdict = verdict(ended, is_lost);
+        facts.conclude(verdict.kind, verdict.code);
         if matches!(ended, Ended::Lost) {
             facts.over(Moment::now());
             self.tell_of_store().await;
@@ -64,12 +71,12 @@ impl Minder<'_> {
                 None => give_back(guard, DONE).await,
             };
             if !was_held {
-                let code = if limits.ignores_loss() { outcome.code } else { exit_code::LOST };
-                outcome = Outcome::new(Kind::Lost, code);
+                let code = if limits.ignores_loss() { verdict.code } else { exit_code::LOST };
+                verdict = Verdict::new(Kind::Lost, code);
             }
             facts.over(Moment::now());
         }
-        outcome
+        verdict
     }
 
     /// Says what is wrong with the store, if anything still is: that may be why a lease was not renewed. Nothing runs any more that had to wait.
@@ -79,26 +86,27 @@ impl Minder<'_> {
         }
     }
 
-    async fn start(&self, guard: &Guard, events: &Events) -> Result<Child, Outcome> {
+    async fn start(&self, guard: &Guard, waited: Duration, events: &Events) -> Result<Child, Verdict> {
         let lifeline = self.domain.lifeline().await.map_err(|error| self.failed(&error))?;
         if let Some(lifeline) = &lifeline {
             events.give_lifeline(lifeline);
         }
-        Child::start(self.run, guard.fence(), self.group, self.mask, lifeline.as_ref()).map_err(|error| {
+        let environment = environment::of_command(self.run, self.source, guard.fence(), waited);
+        Child::start(self.run, environment, self.group, self.mask, lifeline.as_ref()).map_err(|error| {
             output::not_started(&self.run.command[0].to_string_lossy(), &error);
-            Outcome::failed(exit_code::of_start(&error))
+            Verdict::failed(exit_code::of_start(&error))
         })
     }
 }
 
-fn outcome(ended: Ended, is_lost: bool) -> Outcome {
-    let outcome = match ended {
-        Ended::Exited(end) => Outcome::of_end(end),
-        Ended::TimedOut => Outcome::new(Kind::MaxHold, exit_code::TIMED_OUT),
-        Ended::Lost => Outcome::new(Kind::Lost, exit_code::LOST),
-        Ended::FrontGone => Outcome::new(Kind::Interrupted, exit_code::by_signal(Signal::KILL.as_raw())),
+fn verdict(ended: Ended, is_lost: bool) -> Verdict {
+    let verdict = match ended {
+        Ended::Exited(end) => Verdict::of_end(end),
+        Ended::TimedOut => Verdict::new(Kind::MaxHold, exit_code::TIMED_OUT),
+        Ended::Lost => Verdict::new(Kind::Lost, exit_code::LOST),
+        Ended::FrontGone => Verdict::new(Kind::Interrupted, exit_code::by_signal(Signal::KILL.as_raw())),
     };
-    if is_lost { Outcome::new(Kind::Lost, outcome.code) } else { outcome }
+    if is_lost { Verdict::new(Kind::Lost, verdict.code) } else { verdict }
 }
 
 /// Keeps the name until then, and gives it back; false when the lease turns out to have been lost before the command was done.
@@ -119,8 +127,12 @@ async fn keep_and_give_back(guard: Guard, events: &mut Events, until: Moment) ->
 /// Gives the name back; false when the lease turns out to have been lost before.
 async fn give_back(guard: Guard, before: &str) -> bool {
     let name = escaped(guard.name());
+    let held = guard.since().elapsed().unwrap_or_default();
     let had_ended = match guard.release().await {
-        Ok(Release::Done) => return true,
+        Ok(Release::Done) => {
+            say_more(format_args!("gave `{name}` back, held for {}", rough(held)));
+            return true;
+        }
         Ok(Release::Taken { by }) => format!("and {} holds it now", escaped(&by.to_string())),
         Ok(_) => "and nobody holds it now".to_owned(),
         Err(returned) => {

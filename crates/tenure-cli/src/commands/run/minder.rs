@@ -9,18 +9,19 @@ use std::os::unix::net::UnixStream;
 use std::pin::pin;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, setpgid};
-use tenure::{Attempt, Domain, Error, Lock};
+use rustix::process::{Pid, Signal, getpgid, setpgid};
+use tenure::{Domain, Error};
 
 use super::Run;
 use super::child::Group;
-use super::report::{Kind, Outcome, Report};
+use super::report::{Kind, Report, Verdict};
 use super::signals::{Event, Events};
 use super::tree;
 use super::watch::Watch;
 use crate::address::Source;
+use crate::commands::waiting::{self, Outcome, Screen, Wait};
 use crate::exit_code;
-use crate::output::{self, say};
+use crate::output;
 use crate::sys::Mask;
 
 /// How long to try to leave the queue.
@@ -50,57 +51,63 @@ impl Minder<'_> {
         tree::adopt_orphans()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (report, watch) = (self.report, self.watch);
-        let outcome = runtime.block_on(self.acquire_and_run());
+        let verdict = runtime.block_on(self.acquire_and_run());
         // The process ends here, and all that the runtime has with it.
         std::mem::forget(runtime);
-        let outcome = outcome?;
-        report.write(&watch.facts, &outcome);
-        Ok(outcome.code)
+        let verdict = verdict?;
+        report.write(&watch.facts, &verdict);
+        Ok(verdict.code)
     }
 
-    async fn acquire_and_run(self) -> io::Result<Outcome> {
+    async fn acquire_and_run(self) -> io::Result<Verdict> {
         let mut events = Events::new(self.wire.try_clone()?)?;
         // From here on signals are events. A terminal in `tostop` mode would stop this process for writing a message.
         self.mask.set();
         Mask::of([Signal::TTOU]).block();
 
         let lock = self.run.terms.lock(&self.domain, &self.run.name);
-        Ok(match self.acquire(&lock, &mut events).await {
-            Ok(Ok(Attempt::Acquired(guard))) => self.run(guard, events).await,
-            Ok(Ok(Attempt::Busy(busy))) => {
-                output::busy(&self.run.name, &self.run.patience, &busy);
+        let wait =
+            Wait { domain: &self.domain, name: &self.run.name, lock: &lock, patience: &self.run.patience };
+        Ok(match self.acquire(&wait, &mut events).await {
+            Ok(Ok(Outcome::Acquired(guard, waited))) => self.run(guard, waited, events).await,
+            Ok(Ok(outcome)) => {
+                // First, for stderr may be halted: a place that is kept holds up others.
                 self.leave_queue().await;
-                Outcome::busy(self.run.patience.conflict_exit_code, &busy)
+                Verdict::refused(waiting::refused(&wait, &self.run.domain, &outcome), &outcome)
             }
             Ok(Err(error)) => self.failed(&error),
             Err(Interrupted(signal)) => {
                 self.leave_queue().await;
-                Outcome::new(Kind::Interrupted, exit_code::by_signal(signal.as_raw()))
+                Verdict::new(Kind::Interrupted, exit_code::by_signal(signal.as_raw()))
             }
         })
     }
 
     /// Waits for the name as long as was asked for, and until a signal that would end a process.
-    async fn acquire(&self, lock: &Lock, events: &mut Events) -> Result<Result<Attempt, Error>, Interrupted> {
-        let mut acquiring = pin!(async {
-            match self.run.patience.limit() {
-                Some(patience) => lock.try_acquire_for(patience).await,
-                None => lock.acquire().await.map(Attempt::Acquired),
-            }
-        });
+    async fn acquire(
+        &self,
+        wait: &Wait<'_>,
+        events: &mut Events,
+    ) -> Result<Result<Outcome, Error>, Interrupted> {
+        let screen = Screen::new(getpgid(Some(self.front)).unwrap_or(self.front));
+        let mut acquiring = pin!(wait.acquire(&screen));
         loop {
             tokio::select! {
                 biased;
                 event = events.next() => match event {
                     Event::FrontGone => return Err(Interrupted(Signal::KILL)),
                     Event::Signal(relayed) => match relayed.signal {
-                        Signal::TSTP => events.suspend_front(),
-                        Signal::CONT | Signal::WINCH => {}
+                        Signal::TSTP => {
+                            screen.pause();
+                            events.suspend_front();
+                        }
+                        Signal::CONT => screen.resume(),
+                        Signal::WINCH => screen.redraw(),
                         signal => return Err(Interrupted(signal)),
                     },
                     Event::Child => {}
                 },
-                attempt = &mut acquiring => return Ok(attempt),
+                outcome = &mut acquiring => return Ok(outcome),
             }
         }
     }
@@ -110,9 +117,10 @@ impl Minder<'_> {
         let _ = tokio::time::timeout(LONGEST_FAREWELL, self.domain.close()).await;
     }
 
-    pub(crate) fn failed(&self, error: &Error) -> Outcome {
-        say(self.source.blamed(error));
-        Outcome::failed(exit_code::of_error(error))
+    pub(crate) fn failed(&self, error: &Error) -> Verdict {
+        let code = exit_code::of_error(error);
+        output::failed(code, self.source.blamed(error));
+        Verdict::failed(code)
     }
 }
 

@@ -1,7 +1,9 @@
 //! `tenure run`: one process becomes two before there is a thread or a connection, the [front] and the [minder].
 
 mod child;
-mod deadline;
+pub(crate) mod deadline;
+pub(crate) mod enclosing;
+mod environment;
 mod front;
 mod holding;
 mod keeping;
@@ -28,11 +30,11 @@ use self::child::Group;
 use self::front::Front;
 use self::minder::Minder;
 pub(crate) use self::options::Run;
-use self::report::{Outcome, Report};
+use self::report::{Report, Verdict};
 use self::watch::{Facts, Watch};
 use crate::address::{self, Source};
 use crate::exit_code;
-use crate::output::{self, say};
+use crate::output;
 use crate::sys::{self, Forked, Mask, SignalFd};
 
 /// How many descriptors `tenure` opens at the same time. Too few are told here: further on, each thing that fails has a reason of its own
@@ -42,10 +44,11 @@ const DESCRIPTORS: usize = 20;
 impl Run {
     /// Holds the name while the command runs; returns the exit code.
     pub(crate) fn execute(&self) -> u8 {
+        self.voice.take_effect();
         let report = match Report::open(self) {
             Ok(report) => report,
             Err(refused) => {
-                say(refused);
+                output::failed(exit_code::USAGE, refused);
                 return exit_code::USAGE;
             }
         };
@@ -56,14 +59,14 @@ impl Run {
         let (domain, source) = match domain {
             Ok(domain) => domain,
             Err((message, code)) => {
-                say(message);
-                report.write(&Facts::new(), &Outcome::failed(code));
+                output::failed(code, message);
+                report.write(&Facts::new(), &Verdict::failed(code));
                 return code;
             }
         };
         let refused = |facts: &Facts, error| {
             output::refused_by_system(&error);
-            report.write(facts, &Outcome::failed(exit_code::OS));
+            report.write(facts, &Verdict::failed(exit_code::OS));
             exit_code::OS
         };
         match check_descriptors().and_then(|()| sys::shared_watch()) {

@@ -5,21 +5,17 @@ use std::ffi::OsString;
 use clap::Args;
 
 use super::limits::Limits;
-use crate::args::{Domain, Patience, Terms};
+use crate::args::{Domain, Patience, Terms, Voice};
 
 /// Hold NAME while COMMAND runs
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "tenure run [OPTIONS] NAME [--] COMMAND [ARG]...",
+    override_usage = "tenure run [OPTIONS] NAME [--] COMMAND [ARG]...\n       tenure run [OPTIONS] NAME -c LINE",
     after_help = "\
 Waits until nobody else holds NAME, runs COMMAND, gives NAME back, and exits as COMMAND did.
 When the lease is lost, COMMAND is stopped before anybody else can get NAME.
 
-Exit codes: that of COMMAND, or 128 + n when signal n killed it; 75 not acquired; 79 lost; 124 stopped by --max-hold; 69 store
-unavailable; 77 denied; 64 usage; 71 no process, descriptor or memory to be had; 126 COMMAND can't be executed;
-127 not found; 130, 143 interrupted while waiting.
-
-COMMAND gets TENURE_NAME and TENURE_FENCE. Durations: 30, .5, 500ms, 30s, 2m30s, 1h."
+COMMAND gets TENURE_NAME, TENURE_FENCE and TENURE_WAITED_MS, and no TENURE_URL. Durations: 30, .5, 500ms, 30s, 2m30s, 1h."
 )]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -34,11 +30,28 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) limits: Limits,
 
+    #[command(flatten)]
+    pub(crate) voice: Voice,
+
+    /// Let COMMAND have the URL, in TENURE_URL: a `tenure` in it then uses the same domain
+    #[arg(long)]
+    pub(crate) pass_url: bool,
+
+    /// Run this line with $SHELL -c, or /bin/sh -c, in place of COMMAND
+    #[arg(
+        short = 'c',
+        long = "command",
+        value_name = "LINE",
+        conflicts_with = "command",
+        allow_hyphen_values = true
+    )]
+    line: Option<OsString>,
+
     /// What to hold: any text of up to 1,000 bytes
     pub(crate) name: String,
 
     /// What to run while it is held, with its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required_unless_present = "line", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -48,6 +61,11 @@ impl Run {
     /// # Errors
     /// What is wrong with them.
     pub(crate) fn complete(&mut self) -> Result<(), clap::Error> {
+        if let Some(line) = self.line.take() {
+            let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+            self.command = vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), line];
+            return Ok(());
+        }
         // After a `--` before NAME, clap takes the one after it for COMMAND.
         if self.command[0] == "--" {
             self.command.remove(0);
@@ -93,6 +111,18 @@ mod tests {
 
     // R4.1
     #[test]
+    fn a_line_for_the_shell_is_a_command() {
+        for line in ["-c echo*x a", "a -c echo*x", "a --command=echo*x", "-ncecho*x a"] {
+            let run = parse(line).unwrap();
+            assert_eq!((run.name.as_str(), run.command.len()), ("a", 3), "{line}");
+            assert_eq!(run.command[1..], ["-c", "echo*x"], "{line}");
+        }
+        assert_eq!(parse("a b -c x").unwrap().command, ["b", "-c", "x"]);
+        assert_eq!(parse("a -- -c x").unwrap().command, ["-c", "x"]);
+    }
+
+    // R4.1
+    #[test]
     fn patience_as_flock_has_it() {
         let limit = |line| parse(line).unwrap().patience.limit();
         assert_eq!(limit("a b"), None);
@@ -112,6 +142,11 @@ mod tests {
             "a --",
             "-- a --",
             "--bogus a b",
+            "-c",
+            "a -c",
+            "-c x",
+            "a -c x y",
+            "-v -q a b",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 use serde::Serialize;
-use tenure::Busy;
 
 use super::Run;
 use super::child::End;
 use super::deadline::Moment;
 use super::watch::Facts;
+use crate::commands::waiting::Outcome;
 use crate::exit_code;
 use crate::json::{self, Who};
 use crate::sys;
@@ -79,28 +79,33 @@ impl Kind {
 
 /// How it ended.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct Verdict {
     pub(crate) kind: Kind,
     /// What `tenure` exits with.
     pub(crate) code: u8,
     holder: Option<Who>,
 }
 
-impl Outcome {
+impl Verdict {
     pub(crate) fn new(kind: Kind, code: u8) -> Self {
-        Outcome { kind, code, holder: None }
+        Verdict { kind, code, holder: None }
     }
 
-    /// Someone else holds the name.
-    pub(crate) fn busy(code: u8, busy: &Busy) -> Self {
-        let holder = busy.holder.as_ref().map(|holder| Who::new(&holder.owner));
-        Outcome { holder, ..Outcome::new(Kind::Busy, code) }
+    /// The name was not acquired.
+    pub(crate) fn refused(code: u8, outcome: &Outcome) -> Self {
+        let holder = match outcome {
+            Outcome::Acquired(..) => None,
+            Outcome::Busy(busy) => busy.holder.as_ref(),
+            Outcome::Enclosing(holder) => Some(holder),
+        };
+        let holder = holder.map(|holder| Who::new(&holder.owner));
+        Verdict { holder, ..Verdict::new(Kind::Busy, code) }
     }
 
     /// The command ended by itself.
     pub(crate) fn of_end(end: End) -> Self {
         let kind = if matches!(end, End::Exited(_)) { Kind::Exited } else { Kind::Signaled };
-        Outcome::new(kind, end.code())
+        Verdict::new(kind, end.code())
     }
 
     /// There was no command; the code says why.
@@ -113,7 +118,7 @@ impl Outcome {
             exit_code::NOT_FOUND | exit_code::NOT_EXECUTABLE => Kind::NotStarted,
             _ => Kind::Unavailable,
         };
-        Outcome::new(kind, code)
+        Verdict::new(kind, code)
     }
 }
 
@@ -160,13 +165,13 @@ impl<'a> Report<'a> {
     }
 
     /// Writes the line, unless nobody asked for it or the other process has written it. Nothing may be left to be done.
-    pub(crate) fn write(&self, facts: &Facts, outcome: &Outcome) {
+    pub(crate) fn write(&self, facts: &Facts, verdict: &Verdict) {
         let Some(descriptor) = &self.descriptor else { return };
         if !facts.begin_reporting() {
             return;
         }
         let Ok(copy) = descriptor.try_clone() else { return };
-        let line = format!("{}\n", self.line(facts, outcome));
+        let line = format!("{}\n", self.line(facts, verdict));
         let (written, is_written) = std::sync::mpsc::channel();
         let writer = std::thread::Builder::new().stack_size(WRITER_STACK).spawn(move || {
             // Whoever asked for it may be gone.
@@ -178,7 +183,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn line(&self, facts: &Facts, outcome: &Outcome) -> String {
+    fn line(&self, facts: &Facts, verdict: &Verdict) -> String {
         let (now, end) = (Moment::now(), facts.end());
         let (granted_at, fence) = facts.grant().unzip();
         let waited = granted_at.unwrap_or(now).since(self.begun_at);
@@ -190,14 +195,14 @@ impl<'a> Report<'a> {
         };
         json::to_line(&Line {
             name: self.name,
-            outcome: outcome.kind,
-            code: outcome.code,
+            outcome: verdict.kind,
+            code: verdict.code,
             exit,
             signal,
             fence,
             waited_ms: json::millis(waited),
             held_ms: held.map(json::millis),
-            holder: &outcome.holder,
+            holder: &verdict.holder,
         })
     }
 }
@@ -214,7 +219,7 @@ mod tests {
         facts.granted(at(20), 7);
         facts.over(at(50));
         facts.ended(End::Killed(9));
-        let line = report.line(&facts, &Outcome::new(Kind::MaxHold, 124));
+        let line = report.line(&facts, &Verdict::new(Kind::MaxHold, 124));
         let expected = r#"{"v":1,"name":"a\n\"b","outcome":"max_hold","code":124,"exit":null,"signal":9,"fence":7,"waited_ms":20,"held_ms":30,"holder":null}"#;
         assert_eq!(line, expected);
     }

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// Where the default directory is looked for: the first that lets this user make one in it.
-const DEFAULT_PARENTS: [&str; 2] = ["/run/lock", "/tmp"];
+pub(super) const DEFAULT_PARENTS: [&str; 2] = ["/run/lock", "/tmp"];
 
 #[derive(Debug)]
 pub(super) struct Directory {
@@ -49,7 +49,7 @@ impl Directory {
 
     /// By user id, and never from the environment: or cron and a shell would lock in different places.
     pub(super) fn open_default(parents: &[&str]) -> Result<Self, Error> {
-        let name = format!("tenure-{}", rustix::process::geteuid().as_raw());
+        let name = default_name();
         let mut path = PathBuf::new();
         for parent in parents {
             path = Path::new(parent).join(&name);
@@ -138,6 +138,12 @@ impl Directory {
     /// The name of its file system, if that is not known to be local.
     pub(super) fn foreign_fs(&self) -> Option<&str> {
         self.foreign_fs.as_deref()
+    }
+
+    /// Whether it is the one that is used where the URL names none.
+    pub(super) fn is_default(&self) -> bool {
+        let name = default_name();
+        DEFAULT_PARENTS.iter().any(|parent| self.path == Path::new(parent).join(&name))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -278,6 +284,10 @@ impl AsFd for Directory {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+fn default_name() -> String {
+    format!("tenure-{}", rustix::process::geteuid().as_raw())
 }
 
 /// Makes a directory, unless there is something.

@@ -8,6 +8,7 @@
 //! than that, the answer comes later.
 
 mod directory;
+mod examine;
 mod execute;
 mod faults;
 mod generation;
@@ -41,6 +42,7 @@ use self::watch::Watches;
 use super::{Answer, Backend, Capability, Pending, Sink};
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::finding::Finding;
 use crate::name::Name;
 use crate::owner::Session;
 use crate::record::{Now, Op};
@@ -120,6 +122,11 @@ impl Backend for FileDomain {
             format!("file system of {path} is {name}, where locks may not hold; one machine alone may use it")
         });
         foreign.into_iter().collect()
+    }
+
+    fn examine(&self) -> Pending<Vec<Finding>> {
+        let shared = Arc::clone(&self.0);
+        Pending::Later(Box::pin(async move { examine::examine(&*shared.place()?).await }))
     }
 
     fn lifeline(&self) -> Result<Option<OwnedFd>, Error> {

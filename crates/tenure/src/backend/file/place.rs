@@ -25,6 +25,8 @@ pub(super) struct Place {
     /// What the ids of this process's sessions begin with.
     pub(super) process: u32,
     pub(super) network_fs_allowed: bool,
+    /// How many dead sessions had left something behind when it was opened.
+    pub(super) swept: usize,
 }
 
 impl Place {
@@ -38,9 +40,11 @@ impl Place {
     ) -> Result<Self, Error> {
         let stripes = (0..STRIPES).map(|index| Mutex::new(Stripe::new(index))).collect();
         let session_id = session_id.clone();
-        let place = Place { dir, session_id, session, stripes, clock, process, network_fs_allowed };
+        let swept = 0;
+        let mut place =
+            Place { dir, session_id, session, stripes, clock, process, network_fs_allowed, swept };
         let names = place.dir.list()?;
-        session::sweep(&place.dir, &names, process);
+        place.swept = session::sweep(&place.dir, &names, process);
         replace::sweep_all(&place, &names)?;
         Ok(place)
     }

@@ -34,6 +34,11 @@ impl ClockIdentity {
         Ok(ClockIdentity { boot: boot.to_be_bytes(), offset: offset.cast_unsigned() })
     }
 
+    /// Whether this process is in a time namespace that shows another clock than the machine's.
+    pub(super) fn is_shifted(&self) -> bool {
+        self.offset != 0
+    }
+
     pub(super) fn put(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.boot);
         out.put_u64(self.offset);

@@ -102,6 +102,13 @@ impl SessionFiles {
         *self.lifeline.lock() = before.lifeline.lock().take().filter(is_there);
     }
 
+    /// Whether the kernel knows that this process has locked it, as it tells everyone; `None` when it does not show its locks.
+    pub(super) fn is_seen_locked(&self) -> Option<bool> {
+        let inode = rustix::fs::fstat(&self.lock).ok()?.st_ino;
+        let locks = std::fs::read_to_string("/proc/locks").ok()?;
+        Some(locks.lines().any(|line| is_lock_of(line, self.pid, inode)))
+    }
+
     /// A descriptor that keeps the session alive, in whichever process has it open.
     pub(super) fn lifeline(&self, dir: &Directory) -> Result<OwnedFd, Error> {
         let mut lifeline = self.lifeline.lock();
@@ -123,6 +130,15 @@ impl SessionFiles {
             remove(dir, &self.id);
         }
     }
+}
+
+/// Whether a line of /proc/locks is a record lock of this process for writing, on this file: `1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`. The
+/// device is left out: some file systems show another one there.
+fn is_lock_of(line: &str, pid: u32, inode: u64) -> bool {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [_, "POSIX", _, "WRITE", owner, file, ..] = fields[..] else { return false };
+    let is_file = file.rsplit(':').next().and_then(|number| number.parse().ok()) == Some(inode);
+    is_file && owner.parse() == Ok(pid)
 }
 
 /// Whether the session has ended, or its process has. When that can't be known, it lives.
@@ -158,8 +174,9 @@ fn remove(dir: &Directory, id: &SessionId) {
     }
 }
 
-/// Removes what dead sessions left behind.
-pub(super) fn sweep(dir: &Directory, names: &[String], process: u32) {
+/// Removes what dead sessions left behind; returns how many there were.
+pub(super) fn sweep(dir: &Directory, names: &[String], process: u32) -> usize {
+    let mut dead = 0;
     // A pipe goes when what it belongs to has gone.
     let (unborn, others): (Vec<&String>, Vec<&String>) =
         names.iter().partition(|name| name.starts_with("unborn-"));
@@ -167,7 +184,10 @@ pub(super) fn sweep(dir: &Directory, names: &[String], process: u32) {
         let Some((kind, id)) = name.split_once('-') else { continue };
         let Some(id) = SessionId::parse(id).filter(|id| !id.is_of_process(process)) else { continue };
         match kind {
-            "session" if is_dead(dir, &id, process) => remove(dir, &id),
+            "session" if is_dead(dir, &id, process) => {
+                remove(dir, &id);
+                dead += 1;
+            }
             // Nothing else of it: it may be born meanwhile.
             "unborn" if is_unlocked(dir, name) => dir.remove(name),
             // In this order: what is born is always one of the two.
@@ -177,6 +197,7 @@ pub(super) fn sweep(dir: &Directory, names: &[String], process: u32) {
             _ => {}
         }
     }
+    dead
 }
 
 /// Whether a session that lives was begun under another boot: on another machine.

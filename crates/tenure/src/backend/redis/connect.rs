@@ -35,7 +35,7 @@ const KEY: &str = "PRIVATE KEY";
 pub(super) struct Connector {
     client: Client,
     /// What to call the server in a message.
-    address: String,
+    pub(super) address: String,
     db: u32,
     pub(super) timeout: Duration,
 }
@@ -137,8 +137,17 @@ impl Connector {
         Ok(server)
     }
 
+    pub(super) fn addr(&self) -> &ConnectionAddr {
+        self.client.get_connection_info().addr()
+    }
+
+    /// Whether the URL has one.
+    pub(super) fn has_password(&self) -> bool {
+        self.client.get_connection_info().redis_settings().password().is_some()
+    }
+
     pub(super) fn silent(&self) -> Error {
-        let why = match self.client.get_connection_info().addr() {
+        let why = match self.addr() {
             ConnectionAddr::TcpTls { .. } => {
                 "is it overloaded, cut off, or does it expect redis:// without TLS?"
             }

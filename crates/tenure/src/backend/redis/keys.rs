@@ -41,6 +41,10 @@ impl Keys {
         Keys { prefix: prefix.to_owned(), channels: format!("{prefix}grants:").into() }
     }
 
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// What holds the token.
     pub(super) fn lock(&self, name: &Name) -> String {
         self.encoded(name.as_str())

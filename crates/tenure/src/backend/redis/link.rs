@@ -55,7 +55,7 @@ pub(super) trait Listener: Send + Sync + 'static {
 }
 
 pub(super) struct Link {
-    connector: Arc<Connector>,
+    pub(super) connector: Arc<Connector>,
     listener: Arc<dyn Listener>,
     state: watch::Sender<State>,
     /// Counts connections.

@@ -5,6 +5,7 @@
 //! connection of the commands ([`link`]). What it hears is a reason to verify, never a verdict.
 
 mod connect;
+mod examine;
 mod fault;
 mod keys;
 mod link;
@@ -30,6 +31,7 @@ use self::subscription::Subscription;
 use super::{Answer, Backend, Capability, Pending, Sink};
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::finding::Finding;
 use crate::name::Name;
 use crate::owner::Session;
 use crate::record::{Op, Reply};
@@ -64,17 +66,27 @@ impl Redis {
             Ok(connector) => Arc::new(connector),
             Err(error) => return Pending::now(Err(error)),
         };
-        let (session, keys, clock) = (Session::random(), Arc::new(Keys::new(url.prefix())), clock.clone());
+        let (keys, clock) = (Arc::new(Keys::new(url.prefix())), clock.clone());
+        Pending::Later(Box::pin(async move {
+            let redis = Redis::connect(connector, keys, clock, sink).await?;
+            Ok(Arc::new(redis) as Arc<dyn Backend>)
+        }))
+    }
+
+    async fn connect(
+        connector: Arc<Connector>,
+        keys: Arc<Keys>,
+        clock: Clock,
+        sink: Weak<dyn Sink>,
+    ) -> Result<Self, Error> {
+        let session = Session::random();
         let (theirs, ours) = (Arc::clone(&connector), Arc::clone(&keys));
         let subscription = Subscription::new(theirs, ours, session.id(), sink.clone());
         let offset = AtomicI64::new(i64::MIN);
         let ear = Arc::new(Ear { keys, sink, subscription, server: Mutex::new(None), clock, offset });
-        Pending::Later(Box::pin(async move {
-            let listener: Arc<dyn Listener> = Arc::clone(&ear) as _;
-            let link = Link::open(connector, listener).await?;
-            let client = Client { session, ear, link, unpublished: OnceLock::new() };
-            Ok(Arc::new(Redis(Arc::new(client))) as Arc<dyn Backend>)
-        }))
+        let listener: Arc<dyn Listener> = Arc::clone(&ear) as _;
+        let link = Link::open(connector, listener).await?;
+        Ok(Redis(Arc::new(Client { session, ear, link, unpublished: OnceLock::new() })))
     }
 
     fn server(&self) -> Option<Arc<Server>> {
@@ -181,9 +193,44 @@ impl Backend for Redis {
         }
         warnings
     }
+
+    fn examine(&self) -> Pending<Vec<Finding>> {
+        if let Err(error) = self.0.session.check_process() {
+            return Pending::now(Err(error));
+        }
+        Pending::Later(Box::pin(examine::examine(Arc::clone(&self.0))))
+    }
+
+    fn forget(&self, name: &Name) -> Pending<()> {
+        if let Err(error) = self.0.session.check_process() {
+            return Pending::now(Err(error));
+        }
+        let (client, lock) = (Arc::clone(&self.0), self.0.ear.keys.lock(name));
+        Pending::Later(Box::pin(async move { client.forget(&lock).await }))
+    }
 }
 
 impl Client {
+    /// Removes the last fence of a name that nobody holds or waits for.
+    async fn forget(&self, lock: &str) -> Result<(), Error> {
+        let mut line = self.link.line().await?;
+        let [fence, queue, beats] = Keys::beside(lock).map(|key| key.to_string());
+        let (mut used, mut del) = (Cmd::new(), Cmd::new());
+        used.arg("EXISTS").arg(lock).arg(queue).arg(beats);
+        del.arg("DEL").arg(fence);
+        match line.connection.send_packed_command(&used).await {
+            Ok(Value::Int(0)) => {}
+            Ok(Value::ServerError(refusal)) => return Err(self.refused(&refusal)),
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(fault::of_command(&error)),
+        }
+        match line.connection.send_packed_command(&del).await {
+            Ok(Value::ServerError(refusal)) => Err(self.refused(&refusal)),
+            Ok(_) => Ok(()),
+            Err(error) => Err(fault::of_command(&error)),
+        }
+    }
+
     /// Calls a script, which the server may not know any more.
     async fn execute(&self, call: &Call) -> Result<Answer, Error> {
         let mut line = self.link.line().await?;

@@ -183,7 +183,7 @@ pub(super) fn answer(value: Value) -> Result<(Answer, Option<String>), Error> {
             let holder = parts.token()?;
             let (fence, left) = (parts.number()?, parts.left()?);
             let holding = holder.map(|token| Holding { token, fence, left });
-            Reply::Seen { holding, waiters: parts.tokens()? }
+            Reply::Seen { holding, waiters: parts.waiters()? }
         }
         other => return Err(fault::unexpected(&Value::SimpleString(other.to_owned()))),
     };
@@ -233,11 +233,21 @@ impl Parts {
         }
     }
 
-    fn tokens(&mut self) -> Result<Vec<Token>, Error> {
-        match self.0.next() {
-            Some(Value::Array(tokens)) => tokens.into_iter().map(token_from).collect(),
-            other => Err(fault::unexpected(&other.unwrap_or(Value::Nil))),
+    /// Tokens, each with its place. A place that none of us wrote is the first.
+    fn waiters(&mut self) -> Result<Vec<(Token, u64)>, Error> {
+        let parts = match self.0.next() {
+            Some(Value::Array(parts)) => parts,
+            other => return Err(fault::unexpected(&other.unwrap_or(Value::Nil))),
+        };
+        let mut parts = parts.into_iter();
+        let mut waiters = Vec::with_capacity(parts.len() / 2);
+        while let Some(token) = parts.next() {
+            match parts.next() {
+                Some(Value::Int(place)) => waiters.push((token_from(token)?, place.max(0).cast_unsigned())),
+                other => return Err(fault::unexpected(&other.unwrap_or(Value::Nil))),
+            }
         }
+        Ok(waiters)
     }
 
     /// What `PTTL` said: a key without expiry was written by someone else, and lasts for ever.

@@ -99,7 +99,7 @@ impl Server {
     }
 }
 
-fn string(value: &Value) -> Option<&str> {
+pub(super) fn string(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
@@ -108,13 +108,13 @@ fn string(value: &Value) -> Option<&str> {
 }
 
 /// Seconds and microseconds.
-fn micros(time: &Value) -> Option<u64> {
+pub(super) fn micros(time: &Value) -> Option<u64> {
     let Value::Array(parts) = time else { return None };
     let mut numbers = parts.iter().map(|part| string(part)?.parse::<u64>().ok());
     numbers.next()??.checked_mul(1_000_000)?.checked_add(numbers.next()??)
 }
 
-fn parse_version(text: &str) -> Option<(u32, u32)> {
+pub(super) fn parse_version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.split('.').map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??))
 }

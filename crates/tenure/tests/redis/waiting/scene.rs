@@ -82,7 +82,7 @@ impl Scene {
     /// The labels of those that wait and live, in order.
     pub(crate) async fn queue(&self) -> Vec<String> {
         let status = self.witness.inspect(NAME).await.expect("to look");
-        status.waiters.iter().map(|owner| owner.label().to_owned()).collect()
+        status.waiters.iter().map(|waiter| waiter.owner.label().to_owned()).collect()
     }
 
     #[track_caller]

@@ -1,14 +1,18 @@
 -- Looks, and changes nothing.
 --
 -- KEYS  1: lock · 2: fence · 3: queue · 4: beats
--- Returns the server's time (µs), then  seen, holder or nil, its fence, ms left, the waiters that are alive
+-- Returns the server's time (µs), then  seen, holder or nil, its fence, ms left, the waiters that are alive, each with its place (µs)
 
 local RANGE, LAPSE = 64, 1500000
 
 local last = tonumber(call('GET', KEYS[2]) or 0)
-local waiters = {}
-for _, token in ipairs(call('ZRANGE', KEYS[3], 0, -1)) do
+local queue, waiters = call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES'), {}
+for i = 1, #queue, 2 do
+  local token, place = queue[i], tonumber(queue[i + 1])
   local beat = string.match(call('HGET', KEYS[4], token) or '0', '%d+') or 0
-  if now - beat <= LAPSE then table.insert(waiters, token) end
+  if now - beat <= LAPSE then
+    table.insert(waiters, token)
+    table.insert(waiters, place)
+  end
 end
 return { now, 'seen', call('GET', KEYS[1]), math.max(last - RANGE + 1, 0), call('PTTL', KEYS[1]), waiters }

@@ -68,7 +68,7 @@ fn a_lease_is_taken_waited_for_renewed_handed_over_and_left() {
 
     let seen = scene.run(Op::Inspect, &inspect_words());
     assert_eq!(seen.returned[..3], [bulk("seen"), bulk(HOLDER), int(fence)]);
-    assert_eq!(seen.returned[4..], [Reply::Array(vec![bulk(WAITER)])]);
+    assert_eq!(seen.returned[4..], [Reply::Array(vec![bulk(WAITER), int(place)])]);
 
     let longer = Op::Renew { token: token(HOLDER), ttl: 2 * TTL };
     let renewed = scene.run(longer, &["1", LOCK, HOLDER, "20000"]);

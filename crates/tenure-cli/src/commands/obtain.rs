@@ -1,0 +1,90 @@
+//! Waiting for a name on behalf of a script: what `acquire` and `hold` share. `run` does the same in its minder, which hears of signals from
+//! its front.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tenure::{Attempt, Domain, Error, Guard, Lock};
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+use crate::args::{self, Patience};
+use crate::output;
+use crate::sys;
+
+/// How long to try to leave the queue, or to give back what nobody wants any more.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
+
+/// What became of it.
+pub(crate) enum Obtained {
+    /// The name is held.
+    Held { guard: Guard, waited: Duration },
+    /// It is not, and has been told; the exit code.
+    Not(u8),
+}
+
+/// Waits for the name as long as was asked for, and until there is a reason to give up, which is an exit code.
+pub(crate) async fn obtain(
+    asked: &args::Domain,
+    domain: &Domain,
+    name: &str,
+    lock: &Lock,
+    patience: &Patience,
+    reason: impl Future<Output = u8>,
+) -> Result<Obtained, Error> {
+    let start = Instant::now();
+    let acquiring = pin!(async {
+        match patience.limit() {
+            Some(limit) => lock.try_acquire_for(limit).await,
+            None => lock.acquire().await.map(Attempt::Acquired),
+        }
+    });
+    let attempt = tokio::select! {
+        biased;
+        attempt = acquiring => attempt?,
+        code = reason => {
+            part(domain).await;
+            return Ok(Obtained::Not(code));
+        }
+    };
+    Ok(match attempt {
+        Attempt::Acquired(guard) => Obtained::Held { guard, waited: start.elapsed() },
+        Attempt::Busy(busy) => {
+            output::busy(name, asked, patience, &busy);
+            part(domain).await;
+            Obtained::Not(patience.conflict_exit_code)
+        }
+    })
+}
+
+/// Waits until what was dropped is taken back in the store. One that hangs forgets it by itself.
+pub(crate) async fn part(domain: &Domain) {
+    let _ = tokio::time::timeout(LONGEST_FAREWELL, domain.close()).await;
+}
+
+/// The signals that ask a process to end, but for those that it was started to ignore.
+pub(crate) struct Endings(Vec<(Signal, Stream)>);
+
+impl Endings {
+    pub(crate) fn new() -> io::Result<Self> {
+        let all = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+        let heeded = all.into_iter().filter(|signal| !sys::is_ignored(*signal));
+        let stream = |number: Signal| Ok((number, signal(SignalKind::from_raw(number.as_raw()))?));
+        heeded.map(stream).collect::<io::Result<_>>().map(Endings)
+    }
+
+    /// The next one. Dropping the future loses none.
+    pub(crate) async fn next(&mut self) -> Signal {
+        poll_fn(|cx| {
+            let came = self
+                .0
+                .iter_mut()
+                .find_map(|(signal, stream)| stream.poll_recv(cx).is_ready().then_some(*signal));
+            came.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+}

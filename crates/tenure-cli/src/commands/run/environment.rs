@@ -1,0 +1,45 @@
+//! The environment of the command: what `tenure` was given, with what is known of the lease, and without the URL.
+//!
+//! A URL may have a password in it, and a command has no use for it, unless it runs `tenure` itself. One rule holds for all URLs. That
+//! something was withheld is told by a variable, so that such a `tenure` refuses to guess.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use tenure::Fence;
+
+use super::{Run, enclosing};
+use crate::address::{self, Source};
+
+/// How long the name was waited for.
+const WAITED: &str = "TENURE_WAITED_MS";
+
+/// All variables that the command gets.
+pub(crate) fn of_command(
+    run: &Run,
+    source: Source,
+    fence: Fence,
+    waited: Duration,
+) -> impl Iterator<Item = (OsString, OsString)> {
+    let mut own: Vec<(&str, Option<OsString>)> = vec![
+        (enclosing::NAME, Some(run.name.clone().into())),
+        (enclosing::FENCE, Some(fence.to_string().into())),
+        (WAITED, Some(waited.as_millis().to_string().into())),
+    ];
+    match (source, run.pass_url) {
+        // Below, the default is the same.
+        (Source::Default, _) => own.push((address::VARIABLE, None)),
+        (Source::Option, true) => {
+            own.push((address::VARIABLE, run.domain.url.clone().map(OsString::from)));
+            own.push((address::WITHHELD, None));
+        }
+        (Source::Variable, true) => own.push((address::WITHHELD, None)),
+        (_, false) => {
+            own.push((address::VARIABLE, None));
+            own.push((address::WITHHELD, Some("1".into())));
+        }
+    }
+    let names: Vec<&str> = own.iter().map(|(name, _)| *name).collect();
+    let inherited = std::env::vars_os().filter(move |(name, _)| names.iter().all(|own| name != own));
+    inherited.chain(own.into_iter().filter_map(|(name, value)| Some((name.into(), value?))))
+}

@@ -1,0 +1,175 @@
+//! Waiting for a name, and what is shown of it: by `run`, `acquire` and `hold`.
+//!
+//! Nothing here costs a name that is free anything: the store is asked who holds a name, and /proc whether it is held above this process, only
+//! once it was not to be had at once. What is shown comes from looking, which may fail: that is shown too, and never ends the wait.
+//!
+//! The caller has the signals. One that ends the wait drops the future, which erases what it drew; one that stops the process is for
+//! [`Screen::pause`].
+
+mod facts;
+mod screen;
+
+use std::cell::{Cell, RefCell};
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use tenure::{Attempt, Busy, Domain, Error, Fence, Guard, Holder, Lock};
+use tokio::time::{Instant as Wakeup, sleep, sleep_until};
+
+use self::facts::Facts;
+pub(crate) use self::screen::Screen;
+use super::run::enclosing;
+use crate::args::{self, Patience};
+use crate::output::{self, say_more};
+use crate::text::escaped;
+
+/// A name that is free is acquired within this, mostly.
+const AT_ONCE: Duration = Duration::from_millis(20);
+/// After this, it is shown that it is waited.
+const SHOWN_AFTER: Duration = Duration::from_millis(500);
+/// How often what is shown on a terminal changes.
+const FRAME: Duration = Duration::from_millis(250);
+/// How often the store is asked for it at most.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often it is said without a terminal.
+const LINE: Duration = Duration::from_secs(30);
+
+/// How a wait ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The name was acquired, after this time.
+    Acquired(Guard, Duration),
+    /// It was not waited for any longer.
+    Busy(Busy),
+    /// It is held by a `tenure run` that this process runs under: it would wait for itself.
+    Enclosing(Holder),
+}
+
+/// What is waited for.
+pub(crate) struct Wait<'a> {
+    pub(crate) domain: &'a Domain,
+    pub(crate) name: &'a str,
+    /// The claim on it.
+    pub(crate) lock: &'a Lock,
+    pub(crate) patience: &'a Patience,
+}
+
+impl Wait<'_> {
+    /// Waits as long as was asked for, and shows it. What was drawn is erased when this returns or is dropped.
+    ///
+    /// # Errors
+    /// Those of [`Lock::acquire`].
+    pub(crate) async fn acquire(&self, screen: &Screen) -> Result<Outcome, Error> {
+        let begun = Instant::now();
+        say_more(format_args!("waiting for `{}`", escaped(self.name)));
+        let acquiring = pin!(async {
+            match self.patience.limit() {
+                Some(limit) => self.lock.try_acquire_for(limit).await,
+                None => self.lock.acquire().await.map(Attempt::Acquired),
+            }
+        });
+        let _erased = screen.erased_at_end();
+        let outcome = tokio::select! {
+            biased;
+            attempt = acquiring => match attempt? {
+                Attempt::Acquired(guard) => Outcome::Acquired(guard, begun.elapsed()),
+                Attempt::Busy(busy) => match &busy.holder {
+                    Some(holder) if enclosing::fences(self.name).contains(&holder.fence) => {
+                        Outcome::Enclosing(holder.clone())
+                    }
+                    _ => Outcome::Busy(busy),
+                },
+            },
+            holder = self.show(begun, screen) => Outcome::Enclosing(holder),
+        };
+        Ok(outcome)
+    }
+
+    /// Shows that it is waited, for as long as that makes sense: until it turns out that this process waits for one above it.
+    async fn show(&self, begun: Instant, screen: &Screen) -> Holder {
+        sleep(AT_ONCE).await;
+        let enclosing = enclosing::fences(self.name);
+        let facts = RefCell::new(Facts::new(self.name));
+        if !enclosing.is_empty()
+            && let Some(holder) = self.look(&facts, &enclosing).await
+        {
+            return holder;
+        }
+        sleep_until(Wakeup::from_std(begun + SHOWN_AFTER)).await;
+        let is_said = !output::is_quiet() && self.patience.conflict_exit_code != 0;
+        let speech = Speech { is_said, due: Cell::new(begun + SHOWN_AFTER) };
+        tokio::select! {
+            holder = self.keep_looking(&facts, &enclosing, &speech, screen) => holder,
+            never = keep_showing(&facts, &speech, screen) => match never {},
+        }
+    }
+
+    /// Asks the store once; who holds the name, if that is above this process.
+    async fn look(&self, facts: &RefCell<Facts>, enclosing: &[Fence]) -> Option<Holder> {
+        let asked = Instant::now();
+        let answer = self.domain.inspect(self.name).await;
+        facts.borrow_mut().learn(asked, &answer);
+        answer.ok()?.holder.filter(|holder| enclosing.contains(&holder.fence))
+    }
+
+    async fn keep_looking(
+        &self,
+        facts: &RefCell<Facts>,
+        enclosing: &[Fence],
+        speech: &Speech,
+        screen: &Screen,
+    ) -> Holder {
+        loop {
+            let asked = Instant::now();
+            if (screen.is_fit() || speech.is_due(asked))
+                && let Some(holder) = self.look(facts, enclosing).await
+            {
+                return holder;
+            }
+            sleep_until(Wakeup::from_std(asked + LOOK)).await;
+        }
+    }
+}
+
+/// What is said where nothing can be drawn.
+struct Speech {
+    is_said: bool,
+    /// When the next line is due.
+    due: Cell<Instant>,
+}
+
+impl Speech {
+    fn is_due(&self, now: Instant) -> bool {
+        self.is_said && now >= self.due.get()
+    }
+}
+
+async fn keep_showing(facts: &RefCell<Facts>, speech: &Speech, screen: &Screen) -> std::convert::Infallible {
+    for frame in 0.. {
+        let now = Instant::now();
+        if screen.is_fit() {
+            screen.draw(&facts.borrow().drawn(now, frame, screen.width()));
+        } else if !screen.is_paused()
+            && speech.is_due(now)
+            && let Some(line) = facts.borrow().said(now, speech.due.get())
+        {
+            speech.due.set(now + LINE);
+            output::say_if_heard(line);
+        }
+        tokio::select! {
+            () = sleep(FRAME) => {}
+            () = screen.changed() => {}
+        }
+    }
+    unreachable!("frames do not end")
+}
+
+/// Says why a name was not acquired; returns the exit code. `asked` is the domain that was asked for.
+pub(crate) fn refused(wait: &Wait<'_>, asked: &args::Domain, outcome: &Outcome) -> u8 {
+    match outcome {
+        Outcome::Acquired(..) => return 0,
+        Outcome::Busy(busy) => output::busy(wait.name, asked, wait.patience, busy),
+        Outcome::Enclosing(holder) => output::enclosing(wait.name, holder),
+    }
+    wait.patience.conflict_exit_code
+}

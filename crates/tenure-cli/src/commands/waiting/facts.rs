@@ -1,0 +1,237 @@
+//! What is known of a name that is waited for, as text. The store is asked once a second at most; between two answers the clock goes on.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant, SystemTime};
+
+use tenure::{Error, Owner, Status};
+use unicode_width::UnicodeWidthChar;
+
+use crate::text::{escaped, owner, rough, utc};
+
+/// The frames of the spinner. ASCII, for every terminal has that.
+const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
+
+/// What is known so far.
+pub(super) struct Facts {
+    name: String,
+    seen: Option<Seen>,
+    away: Option<Away>,
+}
+
+/// What the store showed.
+struct Seen {
+    at: Instant,
+    holder: Option<Holder>,
+    /// Where this process stands in the queue.
+    position: Option<usize>,
+    waiters: usize,
+}
+
+struct Holder {
+    owner: Owner,
+    since: SystemTime,
+    remaining: Duration,
+}
+
+/// The store did not answer.
+struct Away {
+    at: Instant,
+    since: SystemTime,
+    why: String,
+}
+
+impl Facts {
+    pub(super) fn new(name: &str) -> Self {
+        Facts { name: escaped(name), seen: None, away: None }
+    }
+
+    /// Enters what the store answered to a question of that moment.
+    pub(super) fn learn(&mut self, asked: Instant, answer: &Result<Status, Error>) {
+        let at = Instant::now();
+        match answer {
+            Ok(status) => {
+                let holder = status.holder.as_ref().map(|holder| Holder {
+                    owner: holder.owner.clone(),
+                    since: holder.since,
+                    remaining: holder.remaining,
+                });
+                let (position, waiters) = (status.position, status.waiters.len());
+                self.seen = Some(Seen { at, holder, position, waiters });
+                self.away = None;
+            }
+            Err(error) => {
+                let since =
+                    self.away.as_ref().map_or_else(|| SystemTime::now() - asked.elapsed(), |away| away.since);
+                self.away = Some(Away { at, since, why: escaped(&error.to_string()) });
+            }
+        }
+    }
+
+    /// As a line on a terminal, no wider than `width`.
+    pub(super) fn drawn(&self, now: Instant, frame: usize, width: usize) -> String {
+        let spinner = SPINNER[frame % SPINNER.len()];
+        let whole = |style| format!("{spinner} {}", self.text(now, style));
+        let styles = [Style::FULL, Style::BRIEF, Style::SHORT];
+        let fitting = styles.into_iter().map(whole).find(|line| columns(line) <= width);
+        fitting.unwrap_or_else(|| cut(&whole(Style::SHORT), width))
+    }
+
+    /// As a line without a terminal; `None` when nothing was learnt after `due`, or nothing worth it.
+    pub(super) fn said(&self, now: Instant, due: Instant) -> Option<String> {
+        let is_away = self.away.as_ref().is_some_and(|away| away.at >= due);
+        let is_held = self.seen.as_ref().is_some_and(|seen| seen.at >= due && seen.holder.is_some());
+        (is_away || is_held).then(|| self.text(now, Style::FULL))
+    }
+
+    fn text(&self, now: Instant, style: Style) -> String {
+        let before = if style.is_brief { "" } else { "waiting for " };
+        let mut text = format!("{before}`{}`", cut(&self.name, style.longest));
+        if let Some(away) = &self.away {
+            let _ = write!(text, "; store is away since {}: {}", utc(away.since), away.why);
+            return text;
+        }
+        let Some(seen) = &self.seen else {
+            text.push_str("; the store is asked who holds it");
+            return text;
+        };
+        if let Some(position) = seen.position {
+            let after = if style.is_brief { "" } else { " in the queue" };
+            let _ = write!(text, "; {position} of {}{after}", seen.waiters);
+        }
+        match &seen.holder {
+            Some(holder) => text.push_str(&holder.text(now.saturating_duration_since(seen.at), style)),
+            None => text.push_str("; free, and handed over now"),
+        }
+        text
+    }
+}
+
+impl Holder {
+    /// As it was shown that long ago.
+    fn text(&self, ago: Duration, style: Style) -> String {
+        let mut text = String::from(if style.is_brief { "; " } else { "; held by " });
+        let fit = |part: &str| cut(&escaped(part), style.longest);
+        match self.owner.pid() {
+            Some(pid) => {
+                let _ = write!(text, "{}@{}, pid {pid}", fit(self.owner.user()), fit(self.owner.host()));
+                if !self.owner.label().is_empty() {
+                    let _ = write!(text, ", label `{}`", fit(self.owner.label()));
+                }
+                let held = SystemTime::now().duration_since(self.since).unwrap_or_default();
+                let _ = write!(text, ", for {}", rough(held));
+            }
+            // A lock of another library says neither who nor since when.
+            None => text.push_str(&owner(&self.owner)),
+        }
+        match self.remaining {
+            Duration::MAX => text.push_str("; lease without end"),
+            remaining => {
+                let _ = write!(text, "; lease left {}", rough(remaining.saturating_sub(ago)));
+            }
+        }
+        text
+    }
+}
+
+/// How much room there is.
+#[derive(Clone, Copy)]
+struct Style {
+    is_brief: bool,
+    /// The most columns for a text that others chose.
+    longest: usize,
+}
+
+impl Style {
+    const FULL: Style = Style { is_brief: false, longest: usize::MAX };
+    const BRIEF: Style = Style { is_brief: true, longest: usize::MAX };
+    const SHORT: Style = Style { is_brief: true, longest: 16 };
+}
+
+/// How wide it is on a terminal.
+fn columns(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+/// The beginning of a text that is too wide.
+fn cut(text: &str, width: usize) -> String {
+    if columns(text) <= width {
+        return text.to_owned();
+    }
+    let mut used = 0;
+    let mut beginning: String = text
+        .chars()
+        .take_while(|c| {
+            used += c.width().unwrap_or(0);
+            used < width
+        })
+        .collect();
+    if width > 0 {
+        beginning.push('…');
+    }
+    beginning
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn facts(name: &str, label: &str) -> Facts {
+        let domain = tenure::Domain::open("memory:").await.unwrap();
+        let _guard = domain.lock(name).label(label).acquire().await.unwrap();
+        let mut facts = Facts::new(name);
+        facts.learn(Instant::now(), &domain.inspect(name).await);
+        facts
+    }
+
+    #[tokio::test]
+    async fn a_line_fits_whatever_is_in_it() {
+        let now = Instant::now();
+        for (name, label) in
+            [("a", ""), ("a", "by hand"), (&"wide 語".repeat(60), "🔒"), ("e\u{301}\u{1b}[2J", "x")]
+        {
+            let facts = facts(name, label).await;
+            for width in 0..200 {
+                let line = facts.drawn(now, width, width);
+                assert!(columns(&line) <= width, "{width}: {line}");
+                assert!(!line.contains(char::is_control), "{line:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_looked_for_is_kept_longest() {
+        let mut facts = facts(&"n".repeat(100), &"l".repeat(100)).await;
+        let seen = facts.seen.as_mut().unwrap();
+        (seen.position, seen.waiters) = (Some(2), 3);
+        let now = seen.at + Duration::from_secs(4);
+        let pid = std::process::id();
+        let short = facts.drawn(now, 0, 130);
+        assert!(short.starts_with("| `nnnnnnnnnnnnnnn…`; 2 of 3; "), "{short}");
+        assert!(short.contains(&format!(", pid {pid}, label `lllllllllllllll…`, for ")), "{short}");
+        assert!(short.ends_with("; lease left 5s") || short.ends_with("; lease left 6s"), "{short}");
+        let full = facts.drawn(now, 1, 1_000);
+        assert!(
+            full.starts_with("/ waiting for `nnn") && full.contains("2 of 3 in the queue; held by "),
+            "{full}"
+        );
+        let past = facts.drawn(now + Duration::from_secs(60), 0, 1_000);
+        assert!(past.ends_with("; lease left 0ms"), "{past}");
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_away_is_told_with_since_when() {
+        let mut facts = facts("a", "").await;
+        let begun = Instant::now();
+        assert!(facts.said(begun, begun).is_none(), "nothing new");
+        let refused = || tenure::Domain::lazy("nonsense").map(|_| unreachable!());
+        facts.learn(begun, &refused());
+        let since = facts.away.as_ref().unwrap().since;
+        facts.learn(Instant::now(), &refused());
+        assert_eq!(facts.away.as_ref().unwrap().since, since, "since the first question without an answer");
+        let said = facts.said(Instant::now(), begun).unwrap();
+        assert!(
+            said.starts_with(&format!("waiting for `a`; store is away since {}: ", utc(since))),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! One line at the bottom of a terminal, which changes and goes away.
+//!
+//! The cursor stays in its first column: what is erased is from there to the end of the screen. So a terminal that became narrower and broke
+//! the line in two, or that wrote `^C` into it, is left clean as well. No mode of the terminal is changed, so none has to be restored.
+//!
+//! A terminal may belong to several: the line is drawn only while `tenure` is in the foreground, and never waited for. A terminal that was halted
+//! (Ctrl-S) must not halt a process that has to keep its place in the queue, or a lease.
+
+use std::cell::Cell;
+
+use rustix::process::{Pid, Signal};
+use rustix::termios::{isatty, tcgetpgrp, tcgetwinsize};
+use tokio::sync::Notify;
+
+use crate::output::{is_quiet, write_at_once};
+use crate::sys;
+
+/// For a terminal that does not say.
+const USUAL_WIDTH: usize = 80;
+
+/// Where it is shown that a name is waited for: the terminal on stderr, if there is one.
+pub(crate) struct Screen {
+    /// The process group that is in the foreground when `tenure` is; `None` when there is nothing to draw on.
+    group: Option<Pid>,
+    is_paused: Cell<bool>,
+    is_drawn: Cell<bool>,
+    changed: Notify,
+}
+
+impl Screen {
+    /// `group` is that of the process that the user started.
+    pub(crate) fn new(group: Pid) -> Self {
+        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+        // A shell without job control starts what is to run in the background in its own group, with SIGINT ignored.
+        let is_in_background = sys::is_ignored(Signal::INT);
+        let has_screen = isatty(std::io::stderr()) && !is_dumb && !is_in_background;
+        Screen {
+            group: Some(group).filter(|_| has_screen),
+            is_paused: Cell::new(false),
+            is_drawn: Cell::new(false),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Before the process stops: erases the line, and draws no other until it is resumed.
+    pub(crate) fn pause(&self) {
+        self.erase();
+        self.is_paused.set(true);
+    }
+
+    /// The process goes on.
+    pub(crate) fn resume(&self) {
+        self.is_paused.set(false);
+        self.redraw();
+    }
+
+    /// The terminal has another size.
+    pub(crate) fn redraw(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Until it is to be drawn again.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Whether the process is about to stop, or stopped.
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused.get()
+    }
+
+    /// Whether there is a terminal that belongs to this process now.
+    pub(super) fn is_fit(&self) -> bool {
+        !self.is_paused() && !is_quiet() && self.is_in_foreground()
+    }
+
+    fn is_in_foreground(&self) -> bool {
+        self.group.is_some_and(|group| tcgetpgrp(std::io::stderr()) == Ok(group))
+    }
+
+    /// How many columns a line may have. In the last one, some terminals go on to the next line.
+    pub(super) fn width(&self) -> usize {
+        let columns = tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+        if columns == 0 { USUAL_WIDTH - 1 } else { columns - 1 }
+    }
+
+    /// Draws the line in place of the one before. It must not be wider than [`width`](Self::width).
+    pub(super) fn draw(&self, line: &str) {
+        if write_at_once(&format!("\r{line}\x1b[J\r")) {
+            self.is_drawn.set(true);
+        }
+    }
+
+    fn erase(&self) {
+        // In the background the line is no longer the last one: a shell has written below it.
+        if self.is_drawn.replace(false) && self.is_in_foreground() {
+            write_at_once("\r\x1b[J");
+        }
+    }
+
+    /// Erases the line when it is dropped.
+    pub(super) fn erased_at_end(&self) -> impl Drop {
+        Erased(self)
+    }
+}
+
+struct Erased<'a>(&'a Screen);
+
+impl Drop for Erased<'_> {
+    fn drop(&mut self) {
+        self.0.erase();
+    }
+}

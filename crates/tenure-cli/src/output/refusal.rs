@@ -1,0 +1,119 @@
+//! Why a name was not acquired, and what to type next.
+
+use std::time::{Duration, SystemTime};
+
+use tenure::{Busy, Holder};
+
+use super::say;
+use crate::args::{self, Patience};
+use crate::text::{escaped, owner, rough, utc};
+
+/// Says who holds the name that was not acquired, and what to type to wait for it, to see more, and to take it from a dead holder. Says nothing
+/// when a conflict counts as success: cron would mail it.
+pub(crate) fn busy(name: &str, asked: &args::Domain, patience: &Patience, busy: &Busy) {
+    if patience.conflict_exit_code == 0 {
+        return;
+    }
+    match &busy.holder {
+        Some(holder) => tell_holder(name, holder),
+        None => say(format_args!("`{}` is held by someone else", escaped(name))),
+    }
+    say(match busy.waiters {
+        0 => "nobody else waits for it".to_owned(),
+        waiters => format!("{waiters} waiting for it"),
+    });
+    if patience.limit().is_some_and(|limit| limit.is_zero()) {
+        let option = if patience.nonblock { "-n" } else { "-w 0" };
+        say(format_args!("to wait for it up to a minute: use -w 60s instead of {option}"));
+    } else {
+        say("to wait for as long as it takes: leave out -w");
+    }
+    // The URL may have a password in it.
+    let url = if asked.url.is_some() { "--url … " } else { "" };
+    let word = word(name);
+    say(format_args!("to see more: tenure status {url}{word}"));
+    if let Some(holder) = busy.holder.as_ref().filter(|holder| !holder.owner.is_foreign()) {
+        let fence = holder.fence;
+        say(format_args!(
+            "to take it away from a holder that is dead: tenure break {url}--fence {fence} {word}"
+        ));
+    }
+}
+
+fn tell_holder(name: &str, holder: &Holder) {
+    let name = escaped(name);
+    let Some(pid) = holder.owner.pid() else {
+        // Since when, and with which fence, is not known.
+        return say(format_args!("`{name}` is held by {}", owner(&holder.owner)));
+    };
+    let (user, host) = (escaped(holder.owner.user()), escaped(holder.owner.host()));
+    say(format_args!("`{name}` is held by {user}@{host}"));
+    say(format_args!("pid {pid}"));
+    if !holder.owner.label().is_empty() {
+        say(format_args!("label `{}`", escaped(holder.owner.label())));
+    }
+    let held = SystemTime::now().duration_since(holder.since).unwrap_or_default();
+    say(format_args!("since {}, for {}", utc(holder.since), rough(held)));
+    if holder.remaining != Duration::MAX {
+        say(format_args!("lease left {}", rough(holder.remaining)));
+    }
+    say(format_args!("fence {}", holder.fence));
+}
+
+/// Says that this process runs under the one that holds the name. With `-E 0`, too: it is no conflict that goes away.
+pub(crate) fn enclosing(name: &str, holder: &Holder) {
+    let name = escaped(name);
+    let pid = holder.owner.pid().unwrap_or_default();
+    say(format_args!(
+        "you already hold it: this runs under `tenure run` of `{name}`, pid {pid}, fence {}",
+        holder.fence
+    ));
+    say("a lock is not re-entrant; leave out the inner one, or give it another name");
+}
+
+/// A name as a word for a shell, after which no option follows.
+fn word(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_./:@%+,=-".contains(c);
+    let quoted = if name.contains(char::is_control) {
+        // As bash, zsh and ksh read it.
+        let escape = |c: char| match c {
+            '\'' | '\\' => format!("\\{c}"),
+            c if c.is_control() => {
+                let mut bytes = [0; 4];
+                c.encode_utf8(&mut bytes).bytes().map(|byte| format!("\\{byte:03o}")).collect()
+            }
+            c => c.to_string(),
+        };
+        format!("$'{}'", name.chars().map(escape).collect::<String>())
+    } else if name.is_empty() || !name.chars().all(is_plain) {
+        format!("'{}'", name.replace('\'', r"'\''"))
+    } else {
+        name.to_owned()
+    };
+    if name.starts_with('-') { format!("-- {quoted}") } else { quoted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_word_for_a_shell() {
+        for name in [
+            "plain/name:1",
+            "a b",
+            "it's",
+            "$HOME `x` \"y\" \\",
+            "new\nline\u{1b}'\\",
+            "ünï",
+            "*?[a]",
+            "~",
+            "#a",
+        ] {
+            let script = format!("printf %s {}", word(name));
+            let output = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), name, "{script}");
+        }
+        assert_eq!((word("-n").as_str(), word("- x").as_str()), ("-- -n", "-- '- x'"));
+    }
+}

@@ -1,0 +1,41 @@
+//! stdout, for what must not get lost: a ticket that nobody reads keeps its name until it expires.
+//!
+//! It is written past the buffer of the standard library, so that a full disk or a closed pipe is known when the write returns. A stdout
+//! that was closed when the program started is known by what Rust puts in its place: `/dev/null`, open for reading too, which
+//! is not how a shell opens it.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, major, minor};
+
+/// The numbers of `/dev/null` on Linux.
+const NULL_DEVICE: (u32, u32) = (1, 3);
+
+/// Writes all of it.
+///
+/// # Errors
+/// When it can't be written, or stdout was closed.
+pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
+    let stdout = io::stdout();
+    if was_closed(&stdout)? {
+        return Err(io::Error::other("stdout is closed"));
+    }
+    File::from(stdout.as_fd().try_clone_to_owned()?).write_all(bytes)
+}
+
+/// Writes one line.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn write_line(line: &str) -> io::Result<()> {
+    write(format!("{line}\n").as_bytes())
+}
+
+fn was_closed(stdout: &io::Stdout) -> io::Result<bool> {
+    let stat = fstat(stdout)?;
+    let is_null = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
+        && (major(stat.st_rdev), minor(stat.st_rdev)) == NULL_DEVICE;
+    Ok(is_null && fcntl_getfl(stdout)? & OFlags::RWMODE == OFlags::RDWR)
+}

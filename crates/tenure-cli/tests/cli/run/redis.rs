@@ -1,0 +1,1 @@
+//! A Redis server that is away, comes back, forgets, or refuses.

@@ -1,0 +1,161 @@
+//! Whether this directory is fit to hold locks. What would make it useless was refused when it was opened; here it is said what was found, what is
+//! getting short, and that a lease can be played through.
+//!
+//! That a session is seen to live is what the store rests on, and a process can't ask that of its own record locks: it is never in its own way. So
+//! the kernel's own list of locks is read, which is what others would be told.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{fstat, fstatvfs};
+
+use super::place::Place;
+use super::{FileDomain, platform};
+use crate::backend::Sink;
+use crate::backend::rehearsal::{self, Ear, rehearse};
+use crate::error::Error;
+use crate::finding::Finding;
+
+/// Directories that are cleaned by age.
+const CLEANED: [&str; 2] = ["/tmp", "/var/tmp"];
+/// Below these it is getting short: some stripes of a full store.
+const LITTLE_SPACE: u64 = 8 << 20;
+const FEW_FILES: u64 = 256;
+
+/// Looks at everything.
+pub(super) async fn examine(place: &Place) -> Result<Vec<Finding>, Error> {
+    let mut findings = vec![
+        store(place),
+        owner(place)?,
+        file_system(place)?,
+        space(place)?,
+        clock(place),
+        session(place),
+        leftovers(place),
+    ];
+    findings.extend(lease(place).await);
+    Ok(findings)
+}
+
+fn store(place: &Place) -> Finding {
+    let path = place.dir.path();
+    let why = if place.dir.is_default() { "the default of this user" } else { "as the URL says" };
+    let reason = format!("directory {}, {why}", path.display());
+    match CLEANED.iter().find(|cleaned| path.starts_with(cleaned)) {
+        None => Finding::fit("store", reason),
+        Some(cleaned) => {
+            let reason = format!(
+                "{reason}: what cleans {cleaned} may remove files in use, and then two may hold a name"
+            );
+            let remedy = match place.dir.is_default() {
+                true => "as root: install -d -m 1777 /run/lock",
+                false => "use a directory elsewhere: --url file:///var/lib/NAME",
+            };
+            Finding::doubtful("store", reason).remedy(remedy)
+        }
+    }
+}
+
+/// Another owner, and others who may write, are refused when it is opened.
+fn owner(place: &Place) -> Result<Finding, Error> {
+    let stat = fstat(&place.dir).map_err(|error| place.dir.trouble("looked at", error))?;
+    let (mode, me) = (stat.st_mode & 0o7777, rustix::process::geteuid().as_raw());
+    let path = place.dir.path().display();
+    Ok(match (stat.st_uid == me, mode & 0o022) {
+        (true, 0) => Finding::fit("owner", format!("user {me}, mode {mode:o}: nobody else can write to it")),
+        (false, _) => Finding::unfit("owner", format!("it belongs to user {}, not to {me}", stat.st_uid))
+            .remedy(format!("chown {me} {path}")),
+        (true, _) => Finding::unfit("owner", format!("mode {mode:o}: others can write to it"))
+            .remedy(format!("chmod 700 {path}")),
+    })
+}
+
+fn file_system(place: &Place) -> Result<Finding, Error> {
+    let looked = platform::file_system(&place.dir);
+    let (name, is_local) = looked.map_err(|error| place.dir.io_trouble("looked at", &error))?;
+    Ok(match is_local {
+        true => Finding::fit("file system", format!("{name}, which is of this machine alone")),
+        false => Finding::doubtful(
+            "file system",
+            format!("{name}, where locks may not hold: for one machine alone"),
+        )
+        .remedy("use a local directory, such as the default: --url file:"),
+    })
+}
+
+fn space(place: &Place) -> Result<Finding, Error> {
+    const CHECK: &str = "space";
+    let stat = fstatvfs(&place.dir).map_err(|error| place.dir.trouble("looked at", error))?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    // Some file systems do not count files.
+    let files = (stat.f_files > 0).then_some(stat.f_favail);
+    let left = match files {
+        Some(files) => format!("{} MiB and {files} files are left", free >> 20),
+        None => format!("{} MiB are left", free >> 20),
+    };
+    let remedy = format!("free some: df -h {0}; df -i {0}", place.dir.path().display());
+    Ok(match (free, files.unwrap_or(u64::MAX)) {
+        (0, _) | (_, 0) => {
+            Finding::unfit(CHECK, format!("{left}: no new lock can be written")).remedy(remedy)
+        }
+        (free, files) if free < LITTLE_SPACE || files < FEW_FILES => {
+            Finding::doubtful(CHECK, left).remedy(remedy)
+        }
+        _ => Finding::fit(CHECK, left),
+    })
+}
+
+fn clock(place: &Place) -> Finding {
+    match place.clock.is_shifted() {
+        false => Finding::fit("clock", "the machine's own: every process of it measures leases alike"),
+        true => Finding::doubtful(
+            "clock",
+            "of a time namespace: processes outside of it are refused while the directory is in use",
+        )
+        .remedy("run all users of the directory in the same time namespace, or none"),
+    }
+}
+
+fn session(place: &Place) -> Finding {
+    const CHECK: &str = "session";
+    match place.session.is_seen_locked() {
+        Some(true) => Finding::fit(CHECK, "the kernel shows others that this process lives"),
+        Some(false) => {
+            let reason = "the kernel does not show the lock by which others see that this process lives; it may be taken for dead";
+            Finding::doubtful(CHECK, reason).remedy("use a directory on a local file system")
+        }
+        None => Finding::doubtful(
+            CHECK,
+            "/proc/locks can't be read: whether others see that this process lives is not known",
+        )
+        .remedy("mount -t proc proc /proc"),
+    }
+}
+
+/// They are swept away by whoever opens the directory.
+fn leftovers(place: &Place) -> Finding {
+    Finding::fit(
+        "leftovers",
+        match place.swept {
+            0 => "none".to_owned(),
+            1 => "of 1 process that was killed: swept away".to_owned(),
+            dead => format!("of {dead} processes that were killed: swept away"),
+        },
+    )
+}
+
+async fn lease(place: &Place) -> Vec<Finding> {
+    let (deaf, ear) = (Arc::new(Ear::default()), Arc::new(Ear::default()));
+    let (path, allowed): (&Path, bool) = (place.dir.path(), place.network_fs_allowed);
+    let open = |ear: &Arc<Ear>| {
+        let sink: std::sync::Weak<dyn Sink> = Arc::<Ear>::downgrade(ear);
+        FileDomain::open(Some(path.to_owned()), allowed, sink)
+    };
+    let rehearsed = match (open(&deaf), open(&ear)) {
+        (Ok(holder), Ok(waiter)) => rehearse(&rehearsal::name(), &holder, &waiter, &ear).await,
+        (Err(error), _) | (_, Err(error)) => {
+            rehearsal::Rehearsed { lease: Err(error), hand_over: None, loss: None }
+        }
+    };
+    rehearsed.findings()
+}

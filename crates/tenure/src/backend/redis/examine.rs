@@ -1,0 +1,124 @@
+//! Whether this server is fit to hold locks: what it says of itself ([`facts`]), what follows from that ([`checks`]), and a lease that is played
+//! through with the permissions of this user ([`rehearsal`](crate::backend::rehearsal)).
+//!
+//! A user may lack the permission for any question. Then the answer is not known, which is said, and is a doubt where it matters. Remedies are
+//! commands for whoever administrates the server: the user of the URL need not be allowed to do them.
+
+mod checks;
+mod facts;
+mod remedy;
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, Value};
+
+use self::facts::Facts;
+use self::remedy::Remedies;
+use super::{Client, Redis};
+use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
+use crate::backend::{Backend as _, Sink};
+use crate::error::{Error, ErrorKind};
+use crate::finding::{Finding, Verdict};
+
+/// How long replicas have to say that they know of a lock.
+const LONGEST_REPLICATION: Duration = Duration::from_millis(100);
+
+/// Looks at everything.
+pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> {
+    let start = Instant::now();
+    let mut line = client.link.line().await?;
+    let facts = Facts::ask(&mut line.connection, &client.ear.keys).await?;
+    let connector = &client.link.connector;
+    let remedies = Remedies::new(connector, &client.ear.keys, facts.user.as_deref());
+    let store = format!("{} at {}, asked in {}", facts.product(), connector.address, shown(start.elapsed()));
+    let mut findings = vec![Finding::fit("store", store)];
+    findings.push(checks::version(&facts));
+    findings.push(checks::role(&facts));
+    findings.extend(checks::cluster(&facts));
+    findings.push(checks::encryption(connector));
+    findings.push(checks::user(&facts, connector, &remedies));
+    findings.extend(checks::info(&facts, &remedies));
+    findings.extend(facts.clock.map(|clock| checks::clock(&clock)));
+    findings.extend(checks::eviction(&facts, &remedies));
+    findings.extend(checks::persistence(&facts, &remedies));
+    let rehearsal = Rehearsal::play(&client, facts.replicas()).await;
+    findings.extend(checks::replicas(&facts, rehearsal.acknowledged, &remedies));
+    findings.extend(checks::connections(&facts, &remedies));
+    findings.extend(rehearsal.findings(&remedies));
+    findings.push(checks::listing(&facts, &remedies));
+    Ok(findings)
+}
+
+/// A lease that was played through.
+struct Rehearsal {
+    rehearsed: Rehearsed,
+    /// Why grants can't be published or heard.
+    unheard: Option<String>,
+    /// Why losses are not told.
+    untracked: Option<String>,
+    /// How many replicas knew of it soon.
+    acknowledged: Option<u64>,
+}
+
+impl Rehearsal {
+    async fn play(client: &Arc<Client>, replicas: u64) -> Self {
+        Rehearsal::try_play(client, replicas).await.unwrap_or_else(|error| Rehearsal {
+            rehearsed: Rehearsed { lease: Err(error), hand_over: None, loss: None },
+            unheard: None,
+            untracked: None,
+            acknowledged: None,
+        })
+    }
+
+    async fn try_play(client: &Arc<Client>, replicas: u64) -> Result<Self, Error> {
+        let (deaf, ear, name) = (Arc::new(Ear::default()), Arc::new(Ear::default()), rehearsal::name());
+        let (holder, waiter) = (another(client, &deaf).await?, another(client, &ear).await?);
+        let rehearsed = rehearse(&name, &holder, &waiter, &ear).await;
+        let acknowledged = if replicas > 0 { acknowledged(&holder, replicas).await } else { None };
+        // If that is refused, so was the lease.
+        drop(holder.forget(&name).await);
+        let unheard = waiter.0.ear.subscription.refusal().map(|error| error.to_string());
+        let unheard = unheard.or_else(|| holder.0.unpublished.get().cloned());
+        let untracked = waiter.server().and_then(|server| server.tracking_refused.clone());
+        Ok(Rehearsal { rehearsed, unheard, untracked, acknowledged })
+    }
+
+    /// As findings, with what the server said, and what to allow.
+    fn findings(&self, remedies: &Remedies) -> Vec<Finding> {
+        let mut findings = self.rehearsed.findings();
+        let is_denied = |error: &Error| error.kind() == ErrorKind::Denied;
+        for finding in findings.iter_mut().filter(|finding| finding.verdict > Verdict::Fit) {
+            let said = match finding.check {
+                "hand-over" => self.unheard.as_ref(),
+                "loss" => self.untracked.as_ref(),
+                _ => None,
+            };
+            if let Some(said) = said {
+                finding.reason = format!("{} ({})", finding.reason, said.replace("; ", ", "));
+            }
+            if said.is_some() || self.rehearsed.lease.as_ref().is_err_and(is_denied) {
+                finding.remedy = Some(remedies.permissions());
+            }
+        }
+        findings
+    }
+}
+
+/// Another client of the same server.
+async fn another(client: &Client, ear: &Arc<Ear>) -> Result<Redis, Error> {
+    let sink: Weak<dyn Sink> = Arc::<Ear>::downgrade(ear);
+    let (connector, keys) = (Arc::clone(&client.link.connector), Arc::clone(&client.ear.keys));
+    Redis::connect(connector, keys, client.ear.clock.clone(), sink).await
+}
+
+/// How many replicas know of what this client last wrote; `None` when that may not be asked.
+async fn acknowledged(client: &Redis, replicas: u64) -> Option<u64> {
+    let mut wait = Cmd::new();
+    wait.arg("WAIT").arg(replicas).arg(LONGEST_REPLICATION.as_millis().to_string());
+    let mut line = client.0.link.line().await.ok()?;
+    match line.connection.send_packed_command(&wait).await {
+        Ok(Value::Int(count)) => u64::try_from(count).ok(),
+        _ => None,
+    }
+}

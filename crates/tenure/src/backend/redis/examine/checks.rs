@@ -1,0 +1,232 @@
+//! What follows from what a server says: one function a check, and no I/O.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use redis::ConnectionAddr;
+
+use super::super::connect::Connector;
+use super::facts::{ClockFact, Facts};
+use super::remedy::Remedies;
+use crate::backend::rehearsal::shown;
+use crate::finding::Finding;
+
+/// From here on everything works, and with flags for scripts.
+const OLDEST: (u32, u32) = (6, 2);
+const WITH_FLAGS: (u32, u32) = (7, 0);
+/// How far clocks may be apart before somebody should know.
+const FAR_APART: Duration = Duration::from_secs(1);
+/// How many of the connections may be in use before it is getting narrow, in per cent.
+const NARROW: u64 = 80;
+
+const FENCES_GROW: &str =
+    "two may hold a name until the old holder has connected again, and fences still grow";
+
+pub(super) fn version(facts: &Facts) -> Finding {
+    let product = facts.product();
+    match facts.version() {
+        None => Finding::doubtful("version", "the server does not say its version")
+            .remedy("allow the user INFO; use Redis 7 or later, or Valkey"),
+        Some(version) if version < OLDEST => {
+            Finding::unfit("version", format!("{product} lacks commands that scripts use"))
+                .remedy("use Redis 7 or later, or Valkey")
+        }
+        Some(version) if version < WITH_FLAGS => Finding::fit(
+            "version",
+            format!("{product}; before 7.0 a server that is out of memory may refuse a release"),
+        ),
+        Some(_) => Finding::fit("version", product),
+    }
+}
+
+pub(super) fn role(facts: &Facts) -> Finding {
+    match facts.field("role") {
+        // A replica is not connected to. It can have become one since.
+        Some("slave") => {
+            Finding::unfit("role", "it is a read-only replica now").remedy("point the URL at the master")
+        }
+        _ => Finding::fit("role", "master"),
+    }
+}
+
+/// Names have other slots than ours on such a server, and it sends clients elsewhere for them.
+pub(super) fn cluster(facts: &Facts) -> Option<Finding> {
+    (facts.number("cluster_enabled") == Some(1)).then(|| {
+        Finding::unfit(
+            "cluster",
+            "it is part of a cluster, which sends clients on to other servers for most names",
+        )
+        .remedy("use a server with `cluster-enabled no`: this version of tenure has no redis+cluster://")
+    })
+}
+
+pub(super) fn encryption(connector: &Connector) -> Finding {
+    const CHECK: &str = "encryption";
+    match connector.addr() {
+        ConnectionAddr::TcpTls { .. } => {
+            Finding::fit(CHECK, "TLS, and the certificate of the server is checked")
+        }
+        ConnectionAddr::Tcp(host, _) if !is_this_machine(host) => {
+            let reason = format!(
+                "plain connection to {host}: whoever is on the way can read and change it, also the password"
+            );
+            Finding::doubtful(CHECK, reason)
+                .remedy("write rediss:// instead of redis:// in the URL, and give the server a tls-port")
+        }
+        ConnectionAddr::Unix(_) => Finding::fit(CHECK, "none needed: a local socket"),
+        _ => Finding::fit(CHECK, "none needed: the connection stays on this machine"),
+    }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+pub(super) fn user(facts: &Facts, connector: &Connector, remedies: &Remedies) -> Finding {
+    let is_remote = match connector.addr() {
+        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => !is_this_machine(host),
+        _ => false,
+    };
+    let user = match &facts.user {
+        Some(user) => format!("user {user}"),
+        None => "a user whose name may not be asked for".to_owned(),
+    };
+    match connector.has_password() {
+        true => Finding::fit("user", format!("{user}, with a password")),
+        false if is_remote => Finding::doubtful(
+            "user",
+            format!("{user}, without a password: whoever reaches the server can end every lock"),
+        )
+        .remedy(format!(
+            "{}, and put it into the URL: redis://:PASSWORD@host",
+            remedies.set(&[("requirepass", "PASSWORD")])
+        )),
+        false => Finding::fit("user", format!("{user}, without a password, from this machine")),
+    }
+}
+
+/// Only when something can't be known.
+pub(super) fn info(facts: &Facts, remedies: &Remedies) -> Option<Finding> {
+    let is_hidden = facts.info.is_none();
+    is_hidden.then(|| {
+        Finding::doubtful(
+            "info",
+            "the user may not ask INFO: eviction, persistence, replicas and connections are not known",
+        )
+        .remedy(remedies.permissions())
+    })
+}
+
+pub(super) fn clock(clock: &ClockFact) -> Finding {
+    let side = if clock.is_ahead { "ahead of" } else { "behind" };
+    let offset = format!("{} {side} this machine's clock, ±{}", shown(clock.apart), shown(clock.within));
+    if clock.apart <= FAR_APART + clock.within {
+        return Finding::fit("clock", offset);
+    }
+    let reason = format!(
+        "{offset}: leases do not depend on that; fences, and since when a name is held, are dated by the server's clock"
+    );
+    Finding::doubtful("clock", reason).remedy("set the clocks of both machines: `timedatectl set-ntp true`")
+}
+
+pub(super) fn eviction(facts: &Facts, remedies: &Remedies) -> Option<Finding> {
+    const CHECK: &str = "eviction";
+    let policy = facts.field("maxmemory_policy")?;
+    let most = facts.field("maxmemory_human").unwrap_or("a limit");
+    Some(match (policy, facts.number("maxmemory")) {
+        ("noeviction", _) => Finding::fit(CHECK, "noeviction: no lock is given up for memory"),
+        (_, Some(0)) => Finding::doubtful(
+            CHECK,
+            format!("{policy} evicts locks once a maxmemory is set and reached; none is set"),
+        )
+        .remedy(remedies.set(&[("maxmemory-policy", "noeviction")])),
+        _ => Finding::unfit(
+            CHECK,
+            format!("{policy} evicts locks when {most} of memory are full, and then two hold a name"),
+        )
+        .remedy(remedies.set(&[("maxmemory-policy", "noeviction")])),
+    })
+}
+
+pub(super) fn persistence(facts: &Facts, remedies: &Remedies) -> Option<Finding> {
+    const CHECK: &str = "persistence";
+    let has_log = facts.number("aof_enabled")? == 1;
+    let synced = facts.setting("appendfsync");
+    let forgotten = match (has_log, synced, facts.setting("save")) {
+        (true, Some("always"), _) => {
+            return Some(Finding::fit(CHECK, "append-only file, synced always: a crash forgets no lock"));
+        }
+        (true, Some("everysec"), _) => {
+            "append-only file, synced every second: a crash forgets the locks of the last seconds"
+        }
+        (true, Some(_), _) => {
+            "append-only file, synced when the system likes: a crash of the machine forgets the last locks"
+        }
+        (true, None, _) => {
+            "append-only file, and how often it is synced may not be asked: a crash may forget the last locks"
+        }
+        (false, _, Some("")) => "nothing is saved: a restart forgets every lock",
+        (false, ..) => {
+            "no append-only file, snapshots at most: a restart forgets the locks since the last one"
+        }
+    };
+    let remedy = remedies.set(&[("appendonly", "yes"), ("appendfsync", "always")]);
+    Some(Finding::doubtful(CHECK, format!("{forgotten}; {FENCES_GROW}")).remedy(remedy))
+}
+
+/// With how many of them knew of a lock soon, if that could be asked.
+pub(super) fn replicas(facts: &Facts, acknowledged: Option<u64>, remedies: &Remedies) -> Option<Finding> {
+    const CHECK: &str = "replicas";
+    let connected = facts.number("connected_slaves")?;
+    let needed = facts.setting("min-replicas-to-write").and_then(|number| number.parse::<u64>().ok());
+    let at_least = |number: &str| remedies.set(&[("min-replicas-to-write", number)]);
+    let known =
+        acknowledged.map(|count| format!(", of which {count} knew of a lock at once")).unwrap_or_default();
+    let good = facts.number("min_slaves_good_slaves").unwrap_or(connected);
+    Some(match (connected, needed) {
+        (_, Some(needed)) if good < needed => Finding::unfit(
+            CHECK,
+            format!("{good} of {needed} that min-replicas-to-write demands: no lock can be taken"),
+        )
+        .remedy(format!("bring them back, or {}", at_least(&good.to_string()))),
+        (0, _) => Finding::fit(CHECK, "none: while the server is away, nobody gets a lock"),
+        (_, Some(needed)) if needed > 0 => {
+            let reason = format!(
+                "{connected}{known}; at least {needed} must be connected, so that a master that is cut off grants no more"
+            );
+            Finding::fit(CHECK, reason)
+        }
+        (_, Some(_)) => {
+            let reason = format!(
+                "{connected}{known}; one that is promoted may not know the last locks, and a master that is cut off goes on: {FENCES_GROW}"
+            );
+            Finding::doubtful(CHECK, reason).remedy(at_least("1"))
+        }
+        (_, None) => {
+            let reason = format!(
+                "{connected}{known}; whether it goes on without them (min-replicas-to-write) may not be asked"
+            );
+            Finding::doubtful(CHECK, reason).remedy(at_least("1"))
+        }
+    })
+}
+
+pub(super) fn connections(facts: &Facts, remedies: &Remedies) -> Option<Finding> {
+    const CHECK: &str = "connections";
+    let (used, most) = (facts.number("connected_clients")?, facts.number("maxclients")?);
+    let reason = format!("{used} of {most} are in use; a process that waits has two");
+    Some(match used * 100 >= most * NARROW {
+        false => Finding::fit(CHECK, reason),
+        true => Finding::doubtful(CHECK, format!("{reason}: the next may be refused"))
+            .remedy(remedies.set(&[("maxclients", &(most * 2).to_string())])),
+    })
+}
+
+/// Nothing but `list` needs it.
+pub(super) fn listing(facts: &Facts, remedies: &Remedies) -> Finding {
+    match &facts.scan_refused {
+        None => Finding::fit("listing", "names can be listed"),
+        Some(why) => Finding::doubtful("listing", format!("names can't be listed ({why})"))
+            .remedy(remedies.permissions()),
+    }
+}

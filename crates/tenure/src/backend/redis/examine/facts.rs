@@ -1,0 +1,137 @@
+//! What a server says of itself when it is asked for everything.
+//!
+//! Each question may be refused for itself, because a user lacks the permission or because a managed server does not have the command; then
+//! that answer is missing, and the others are not.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, Value};
+
+use super::super::fault;
+use super::super::keys::Keys;
+use super::super::server::{micros, parse_version, string};
+use crate::error::Error;
+
+/// How often the clock is asked; the quickest answer counts.
+const CLOCK_TRIES: usize = 3;
+
+/// The settings that `INFO` does not tell.
+const SETTINGS: [&str; 3] = ["appendfsync", "save", "min-replicas-to-write"];
+
+/// The server's clock beside this machine's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClockFact {
+    pub(super) is_ahead: bool,
+    pub(super) apart: Duration,
+    /// How far the answer may be off: half of its round trip.
+    pub(super) within: Duration,
+}
+
+/// The answers.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    pub(super) info: Option<String>,
+    settings: [Option<String>; 3],
+    pub(super) user: Option<String>,
+    pub(super) clock: Option<ClockFact>,
+    /// Why names can't be listed.
+    pub(super) scan_refused: Option<String>,
+}
+
+impl Facts {
+    pub(super) async fn ask(connection: &mut MultiplexedConnection, keys: &Keys) -> Result<Self, Error> {
+        let mut questions = Pipeline::new();
+        questions.cmd("INFO").cmd("ACL").arg("WHOAMI");
+        // One key is looked at, whatever there is.
+        let [locks, _] = keys.patterns("");
+        questions.cmd("SCAN").arg(0).arg("MATCH").arg(locks).arg("COUNT").arg(1).arg("TYPE").arg("string");
+        for setting in SETTINGS {
+            questions.cmd("CONFIG").arg("GET").arg(setting);
+        }
+        let answers = connection.send_packed_commands(&questions, 0, questions.len()).await;
+        let answers = answers.map_err(|error| fault::of_command(&error))?;
+        let [info, user, scan, settings @ ..] = &answers[..] else {
+            return Err(fault::unexpected(&Value::Array(answers)));
+        };
+        let text = |value: &Value| string(value).map(str::to_owned);
+        Ok(Facts {
+            info: text(info),
+            user: text(user),
+            scan_refused: match scan {
+                Value::ServerError(refusal) => Some(refusal.to_string()),
+                _ => None,
+            },
+            settings: std::array::from_fn(|nth| settings.get(nth).and_then(setting)),
+            clock: clock(connection).await,
+        })
+    }
+
+    /// A field of `INFO`.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        let lines = self.info.as_deref()?.lines();
+        lines
+            .filter_map(|line| line.split_once(':'))
+            .find(|(field, _)| *field == name)
+            .map(|(_, value)| value.trim())
+    }
+
+    pub(super) fn number(&self, field: &str) -> Option<u64> {
+        self.field(field)?.parse().ok()
+    }
+
+    /// A setting, if it may be asked for.
+    pub(super) fn setting(&self, name: &str) -> Option<&str> {
+        let nth = SETTINGS.iter().position(|setting| *setting == name)?;
+        self.settings[nth].as_deref()
+    }
+
+    /// Product and version.
+    pub(super) fn product(&self) -> String {
+        match (self.field("valkey_version"), self.field("redis_version")) {
+            (Some(version), _) => format!("valkey {version}"),
+            (None, Some(version)) => format!("redis {version}"),
+            (None, None) => "redis".to_owned(),
+        }
+    }
+
+    /// Major and minor, as Redis counts them.
+    pub(super) fn version(&self) -> Option<(u32, u32)> {
+        parse_version(self.field("redis_version")?)
+    }
+
+    pub(super) fn replicas(&self) -> u64 {
+        self.number("connected_slaves").unwrap_or(0)
+    }
+}
+
+/// The value of a setting: a map of one from RESP3 on, else a list of two.
+fn setting(answer: &Value) -> Option<String> {
+    let value = match answer {
+        Value::Map(pairs) => &pairs.first()?.1,
+        Value::Array(parts) => parts.get(1)?,
+        _ => return None,
+    };
+    string(value).map(str::to_owned)
+}
+
+/// The quickest answer says most: the clock was read somewhere between the question and the answer.
+async fn clock(connection: &mut MultiplexedConnection) -> Option<ClockFact> {
+    let mut question = Cmd::new();
+    question.arg("TIME");
+    let mut best: Option<ClockFact> = None;
+    for _ in 0..CLOCK_TRIES {
+        let (wall, asked) = (SystemTime::now(), Instant::now());
+        let answer = connection.send_packed_command(&question).await.ok()?;
+        let within = asked.elapsed() / 2;
+        let server = SystemTime::UNIX_EPOCH + Duration::from_micros(micros(&answer)?);
+        let (is_ahead, apart) = match server.duration_since(wall + within) {
+            Ok(apart) => (true, apart),
+            Err(behind) => (false, behind.duration()),
+        };
+        if best.is_none_or(|best| within < best.within) {
+            best = Some(ClockFact { is_ahead, apart, within });
+        }
+    }
+    best
+}

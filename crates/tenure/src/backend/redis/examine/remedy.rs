@@ -1,0 +1,68 @@
+//! What to type on the server's side, as lines for a shell.
+
+use redis::ConnectionAddr;
+
+use super::super::connect::Connector;
+use super::super::keys::Keys;
+
+/// What a user needs besides keys and channels. docs/backends/redis.md says the same, and a test uses everything with exactly this.
+const COMMANDS: &str = "+evalsha +eval +time +get +set +del +exists +pttl +pexpire +zadd +zrem +zrange +zrevrange +zrank +zscore +zcard \
+                        +hset +hget +hdel +publish +subscribe +scan +info +hello +ping '+client|tracking' '+client|caching'";
+
+/// Lines for a shell, for this server and this user.
+pub(super) struct Remedies {
+    cli: String,
+    prefix: String,
+    user: String,
+}
+
+impl Remedies {
+    pub(super) fn new(connector: &Connector, keys: &Keys, user: Option<&str>) -> Self {
+        let cli = match connector.addr() {
+            ConnectionAddr::Unix(path) => format!("redis-cli -s {}", quoted(&path.display().to_string())),
+            ConnectionAddr::TcpTls { host, port, .. } => {
+                format!("redis-cli --tls -h {} -p {port}", quoted(host))
+            }
+            ConnectionAddr::Tcp(host, port) => format!("redis-cli -h {} -p {port}", quoted(host)),
+            _ => "redis-cli".to_owned(),
+        };
+        let user = quoted(user.unwrap_or("USER"));
+        Remedies { cli, prefix: keys.prefix().to_owned(), user }
+    }
+
+    /// Sets one setting after the other.
+    pub(super) fn set(&self, settings: &[(&str, &str)]) -> String {
+        let lines = settings.iter().map(|(name, value)| format!("{} config set {name} {value}", self.cli));
+        lines.collect::<Vec<_>>().join(" && ")
+    }
+
+    /// Allows the user all that is needed.
+    pub(super) fn permissions(&self) -> String {
+        let pattern = |before: &str| quoted(&format!("{before}{}*", self.prefix));
+        let [locks, others, channels] = ["~", "~{", "&"].map(pattern);
+        format!("{} acl setuser {} {locks} {others} {channels} {COMMANDS}", self.cli, self.user)
+    }
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_a_shell() {
+        for (word, shown) in
+            [("app", "app"), ("", "''"), ("~a:*", "'~a:*'"), ("it's", r"'it'\''s'"), ("$(x)", "'$(x)'")]
+        {
+            assert_eq!(quoted(word), shown);
+        }
+    }
+}
