@@ -6,10 +6,13 @@
 #[macro_use]
 mod both;
 mod codes;
+mod limits;
 mod many;
 mod names;
+mod on_lost;
 mod redis;
 mod signals;
+mod status_fd;
 mod stopping;
 mod terminal;
 mod waiting;
