@@ -2,3 +2,4 @@
 
 mod run;
 mod support;
+mod top;
