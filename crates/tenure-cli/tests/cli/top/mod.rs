@@ -131,6 +131,17 @@ fn signals_end_it_and_the_terminal_is_as_it_was() {
     assert_eq!(place.leftovers(), [""; 0]);
 }
 
+// As when a connection hangs.
+#[test]
+fn a_signal_ends_it_on_a_terminal_that_takes_nothing() {
+    let place = Place::new();
+    let mut terminal = Terminal::open(&place, &["top"]);
+    terminal.shows("no name is held or waited for");
+    terminal.choke();
+    terminal.signal(Signal::TERM);
+    assert_eq!(terminal.end_unread(), 143);
+}
+
 #[test]
 fn control_z_gives_the_terminal_to_the_shell_and_fg_takes_it_again() {
     let place = Place::new();

@@ -111,6 +111,31 @@ impl Terminal {
         (code.unwrap().code().unwrap_or(-1), after.replace("\u{1b}[?25h", ""))
     }
 
+    /// Has it draw more than a terminal takes that nobody looks at.
+    pub(super) fn choke(&mut self) {
+        // To draw all again, some 20 bytes each.
+        let mut keys = &[0x0c; 20_000][..];
+        eventually("the keys are read", || {
+            match self.master.write(keys) {
+                Ok(count) => keys = &keys[count..],
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            keys.is_empty()
+        });
+    }
+
+    /// Waits for the end, and reads nothing; returns the exit code. The modes are as before.
+    #[track_caller]
+    pub(super) fn end_unread(mut self) -> i32 {
+        let mut code = None;
+        eventually("it ends", || {
+            code = self.child.try_wait().unwrap();
+            code.is_some()
+        });
+        assert_eq!(tcgetattr(&self.master).unwrap().local_modes, self.before, "modes are as before");
+        code.unwrap().code().unwrap_or(-1)
+    }
+
     /// Whether keys come one by one, and are not echoed.
     pub(super) fn is_raw(&self) -> bool {
         let modes = tcgetattr(&self.master).unwrap().local_modes;
