@@ -122,6 +122,7 @@ impl State {
             shown: row.shown.clone(),
             who: holding.who.clone(),
             fence: holding.fence,
+            renewed: holding.renewed,
             holder: holding.holder.clone(),
             typed: String::new(),
         }));

@@ -91,7 +91,7 @@ fn breaking_asks_for_the_name_and_ends_the_lease() {
         terminal.shows("`nightly` was not broken: that is not its name");
         assert!(!holder.has_ended());
         terminal.press("bnightly\r");
-        terminal.shows("`nightly` was broken: lease with fence ");
+        terminal.shows("`nightly` was taken from ");
         assert_eq!(holder.finish().code, 79);
         terminal.shows("no name is held or waited for");
         terminal.press("q");
@@ -181,7 +181,6 @@ fn control_z_without_a_shell_does_not_stop_it() {
     assert_eq!(terminal.end().0, 0);
 }
 
-// R5.1
 #[test]
 fn an_outage_freezes_nothing_and_ends_by_itself() {
     let place = Place::on_redis();

@@ -42,7 +42,8 @@ impl Terminal {
         let before = tcgetattr(&master).unwrap().local_modes;
         let slaves = [(); 3].map(|()| slave.try_clone().unwrap());
         let [stdin, stdout, stderr] = slaves;
-        command.env("TERM", "xterm-256color").stdin(stdin).stdout(stdout).stderr(stderr);
+        command.env("TERM", "xterm-256color").env("LC_ALL", "C.UTF-8");
+        command.stdin(stdin).stdout(stdout).stderr(stderr);
         let mut terminal = Terminal {
             master: File::from(master),
             screen: Screen::new(100, 24),
