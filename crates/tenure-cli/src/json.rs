@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use tenure::Owner;
 
+use crate::seen::{Seen, Waiting};
+
 /// The version of all schemas.
 const VERSION: u32 = 1;
 
@@ -56,9 +58,58 @@ impl Who {
     }
 }
 
+/// One name, as `ls`, `status` and `break` print it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Status {
+    name: String,
+    state: &'static str,
+    holder: Option<Who>,
+    fence: Option<u64>,
+    since_unix_ms: Option<u64>,
+    held_ms: Option<u64>,
+    lease_left_ms: Option<u64>,
+    waiters: Vec<Waiter>,
+    broken_fence: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Waiter {
+    position: usize,
+    #[serde(flatten)]
+    who: Who,
+    waited_ms: u64,
+}
+
+impl Status {
+    pub(crate) fn new(seen: &Seen) -> Self {
+        let holder = seen.holder.as_ref();
+        let waiter = |(index, waiting): (usize, &Waiting)| Waiter {
+            position: index + 1,
+            who: Who::new(&waiting.owner),
+            waited_ms: millis(waiting.waited),
+        };
+        Status {
+            name: seen.name.clone(),
+            state: if holder.is_some() { "held" } else { "free" },
+            holder: holder.map(|held| Who::new(&held.owner)),
+            fence: holder.map(|held| held.fence),
+            since_unix_ms: holder.and_then(|held| held.since).map(unix_millis),
+            held_ms: holder.and_then(|held| held.held).map(millis),
+            lease_left_ms: holder.and_then(|held| held.left).map(millis),
+            waiters: seen.waiters.iter().enumerate().map(waiter).collect(),
+            broken_fence: seen.broken,
+        }
+    }
+}
+
 /// Whole milliseconds.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whole microseconds, for what is measured.
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Milliseconds since 1970.

@@ -11,6 +11,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use anstream::adapter::strip_str;
+use anstream::{AutoStream, ColorChoice};
 use clap::error::{ContextKind, ErrorKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -190,14 +192,28 @@ pub(crate) fn not_given_back(name: &str, error: &tenure::Error) {
 
 /// Prints what was asked for; returns the exit code.
 pub(crate) fn print(what: &str, bytes: &[u8]) -> u8 {
-    match stdout::write(bytes) {
-        // Whoever reads no further has what it wants.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            say(format_args!("{what} could not be written to stdout: {error}"));
-            exit_code::IO
-        }
-        _ => 0,
+    written(what, bytes).err().unwrap_or(0)
+}
+
+/// Prints what was asked for, with its colours where they are wanted.
+///
+/// # Errors
+/// With the exit code, when nobody reads it: 0 when whoever did has what it wants.
+pub(crate) fn show(what: &str, text: &str) -> Result<(), u8> {
+    match AutoStream::choice(&std::io::stdout()) {
+        ColorChoice::Never => written(what, strip_str(text).to_string().as_bytes()),
+        _ => written(what, text.as_bytes()),
     }
+}
+
+fn written(what: &str, bytes: &[u8]) -> Result<(), u8> {
+    stdout::write(bytes).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return 0;
+        }
+        say(format_args!("{what} could not be written to stdout: {error}"));
+        exit_code::IO
+    })
 }
 
 /// Says why a command could not be started.

@@ -6,7 +6,7 @@ use tenure::{Busy, Holder};
 
 use super::say;
 use crate::args::{self, Patience};
-use crate::text::{escaped, owner, rough, utc};
+use crate::text::{disturbs, escaped, owner, rough, utc};
 
 /// Says who holds the name that was not acquired, and what to type to wait for it, to see more, and to take it from a dead holder. Says nothing
 /// when a conflict counts as success: cron would mail it.
@@ -74,11 +74,11 @@ pub(crate) fn enclosing(name: &str, holder: &Holder) {
 /// A name as a word for a shell, after which no option follows.
 fn word(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_./:@%+,=-".contains(c);
-    let quoted = if name.contains(char::is_control) {
+    let quoted = if name.contains(disturbs) {
         // As bash, zsh and ksh read it.
         let escape = |c: char| match c {
             '\'' | '\\' => format!("\\{c}"),
-            c if c.is_control() => {
+            c if disturbs(c) => {
                 let mut bytes = [0; 4];
                 c.encode_utf8(&mut bytes).bytes().map(|byte| format!("\\{byte:03o}")).collect()
             }
@@ -104,7 +104,8 @@ mod tests {
             "a b",
             "it's",
             "$HOME `x` \"y\" \\",
-            "new\nline\u{1b}'\\",
+            "new\nline\u{1b}'\\ü",
+            "turned\u{202e}",
             "ünï",
             "*?[a]",
             "~",

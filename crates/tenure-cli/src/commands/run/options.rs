@@ -30,7 +30,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) voice: Voice,
 
-    /// Let COMMAND have the URL, in TENURE_URL: a `tenure` in it then uses the same domain
+    /// Leave the URL to COMMAND, in TENURE_URL, for a `tenure` in it
     #[arg(long)]
     pub(crate) pass_url: bool,
 

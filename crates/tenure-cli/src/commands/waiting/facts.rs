@@ -47,7 +47,10 @@ impl Facts {
 
     /// Enters what the store answered to a question of that moment.
     pub(super) fn learn(&mut self, asked: Instant, answer: &Result<Status, Error>) {
-        let at = Instant::now();
+        self.learn_at(Instant::now(), asked, answer);
+    }
+
+    pub(super) fn learn_at(&mut self, at: Instant, asked: Instant, answer: &Result<Status, Error>) {
         match answer {
             Ok(status) => {
                 let holder = status.holder.as_ref().map(|holder| Holder {

@@ -3,12 +3,15 @@
 //! Whether a command still runs is asked of the kernel, independently of `tenure`: commands hold a flock(1) on a file, which lasts until the
 //! last process that inherited it is gone. A command that finds it taken has met another.
 
-#[macro_use]
 mod both;
 mod codes;
+mod environment;
 mod many;
 mod names;
+mod nested;
 mod redis;
+mod screen;
+mod secrets;
 mod signals;
 mod stopping;
 mod terminal;
