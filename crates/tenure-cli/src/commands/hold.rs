@@ -21,7 +21,7 @@ use super::waiting::Wait;
 use crate::args::{Domain, Format, Patience, Terms, Voice};
 use crate::exit_code;
 use crate::json;
-use crate::output::{self, say, say_at_once, say_more};
+use crate::output::{self, say, say_if_heard, say_more};
 use crate::stdout;
 use crate::sys::Mask;
 use crate::text::{escaped, owner};
@@ -127,7 +127,7 @@ impl Hold {
                 exit_code::IO
             }
             Ended::Lost(why) => {
-                say_at_once(escaped(&why));
+                say_if_heard(escaped(&why));
                 exit_code::LOST
             }
         })
