@@ -32,7 +32,7 @@ pub(crate) struct Acquire {
     #[command(flatten)]
     patience: Patience,
 
-    /// How long the ticket lasts unless renewed: 100ms to 24h [default: 60s]
+    /// How long an unrenewed ticket lasts: 100ms to 24h [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = args::duration, allow_hyphen_values = true)]
     ttl: Option<Duration>,
 
