@@ -262,3 +262,20 @@ fn no_color_is_honoured() {
         assert_eq!(terminal.end().0, 0);
     }
 }
+
+// B6
+#[test]
+fn a_lock_of_another_library_is_shown_as_one() {
+    let place = Place::on_redis();
+    place.server().command(&["SET", "tenure:nightly", "theirs", "NX"]);
+    let mut terminal = Terminal::open(&place, &["top"]);
+    terminal.shows("another library");
+    terminal.shows("████████ no end");
+    terminal.press("\r");
+    terminal.shows("lease   without expiry: it stays until it is released or broken");
+    terminal.press("bnightly\r");
+    terminal.shows("`nightly` was taken from a lock of another library");
+    terminal.shows("0 held, 0 waiting");
+    terminal.press("q");
+    assert_eq!(terminal.end().0, 0);
+}
