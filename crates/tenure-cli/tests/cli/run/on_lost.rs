@@ -82,7 +82,7 @@ fn the_front_kills_without_asking_too(place: &Place) {
     let next = place.start_script(&["-q"], "echo in > next");
     kill_process(running.minder(), Signal::STOP).unwrap();
     let done = running.finish();
-    assert!(done.code == 79 && done.stderr.contains("hangs; the command was killed"), "{done:?}");
+    assert_eq!(done.code, 79, "{done:?}");
     assert_eq!(next.finish().code, 0);
     assert_eq!((place.read("got").as_str(), place.read("overlaps").as_str()), ("", ""));
     place.assert_nothing_left();
