@@ -4,6 +4,8 @@
 
 use tenure::{Error, ErrorKind};
 
+/// `doctor` found the store unfit to hold locks.
+pub(crate) const UNFIT: u8 = 1;
 /// The command line is wrong: an option, a URL, a name, a duration (`EX_USAGE`).
 pub(crate) const USAGE: u8 = 64;
 /// The store can't be reached, or is not in this build (`EX_UNAVAILABLE`).

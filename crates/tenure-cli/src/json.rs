@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use tenure::Owner;
 
+use crate::seen::{Seen, Waiting};
+
 /// The version of all schemas.
 const VERSION: u32 = 1;
 
@@ -27,9 +29,15 @@ pub(crate) fn print(object: &impl Serialize) -> bool {
     stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).is_ok()
 }
 
-/// One object as a line, without its end.
+/// One object as a line, without its end. No control character is in it: a terminal may be what reads it, and names are of others.
 pub(crate) fn to_line(object: &impl Serialize) -> String {
-    serde_json::to_string(&Versioned { v: VERSION, object }).expect("plain fields")
+    let line = serde_json::to_string(&Versioned { v: VERSION, object }).expect("plain fields");
+    if !line.contains(char::is_control) {
+        return line;
+    }
+    // JSON itself wants the first 32 escaped, and has none of the others outside of its strings.
+    let escape = |c: char| if c.is_control() { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
+    line.chars().map(escape).collect()
 }
 
 /// Who holds or waits; all fields are null for a lock of another library, which does not say.
@@ -56,12 +64,72 @@ impl Who {
     }
 }
 
+/// One name, as `ls`, `status` and `break` print it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Status {
+    name: String,
+    state: &'static str,
+    holder: Option<Who>,
+    fence: Option<u64>,
+    since_unix_ms: Option<u64>,
+    held_ms: Option<u64>,
+    lease_left_ms: Option<u64>,
+    waiters: Vec<Waiter>,
+    broken_fence: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Waiter {
+    position: usize,
+    #[serde(flatten)]
+    who: Who,
+    waited_ms: u64,
+}
+
+impl Status {
+    pub(crate) fn new(seen: &Seen) -> Self {
+        let holder = seen.holder.as_ref();
+        let waiter = |(index, waiting): (usize, &Waiting)| Waiter {
+            position: index + 1,
+            who: Who::new(&waiting.owner),
+            waited_ms: millis(waiting.waited),
+        };
+        Status {
+            name: seen.name.clone(),
+            state: if holder.is_some() { "held" } else { "free" },
+            holder: holder.map(|held| Who::new(&held.owner)),
+            fence: holder.map(|held| held.fence),
+            since_unix_ms: holder.and_then(|held| held.since).map(unix_millis),
+            held_ms: holder.and_then(|held| held.held).map(millis),
+            lease_left_ms: holder.and_then(|held| held.left).map(millis),
+            waiters: seen.waiters.iter().enumerate().map(waiter).collect(),
+            broken_fence: seen.broken,
+        }
+    }
+}
+
 /// Whole milliseconds.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Whole microseconds, for what is measured.
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Milliseconds since 1970.
 pub(crate) fn unix_millis(moment: SystemTime) -> u64 {
     millis(moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_control_character_reaches_a_terminal_or_gets_lost() {
+        let line = to_line(&serde_json::json!({ "name": "a\n\u{1b}[31m\u{7f}\u{9b}31m\"ü" }));
+        assert_eq!(line, r#"{"v":1,"name":"a\n\u001b[31m\u007f\u009b31m\"ü"}"#);
+    }
 }

@@ -11,8 +11,12 @@ mod glob;
 mod json;
 mod notes;
 mod output;
+mod presence;
+mod sample;
+mod seen;
 mod stdout;
 mod sys;
+mod table;
 mod text;
 
 use std::process::ExitCode;

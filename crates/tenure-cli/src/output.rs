@@ -8,9 +8,11 @@ mod refusal;
 use std::fmt::Display;
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use anstream::adapter::strip_str;
+use anstream::{AutoStream, ColorChoice};
 use clap::error::{ContextKind, ErrorKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -24,6 +26,11 @@ pub(crate) use self::refusal::{busy, enclosing};
 /// How long a command that is to be stopped runs on for what is said of it.
 const LONGEST_SPEECH: Duration = Duration::from_millis(2);
 const SPEAKER_STACK: usize = 64 * 1_024;
+/// How long a process lives on for what it has to say.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How many lines are not written yet.
+static UNSAID: AtomicUsize = AtomicUsize::new(0);
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,12 +110,25 @@ pub(crate) fn say_at_once(fact: impl Display) {
     let line = line(fact).into_bytes();
     // The write is another thread's, which may wait for its reader as long as this process lives.
     let (said, is_said) = std::sync::mpsc::channel();
+    UNSAID.fetch_add(1, Ordering::SeqCst);
     let speaker = std::thread::Builder::new().stack_size(SPEAKER_STACK).spawn(move || {
         let _ = std::io::stderr().write_all(&line);
+        UNSAID.fetch_sub(1, Ordering::SeqCst);
         let _ = said.send(());
     });
     if speaker.is_ok() {
         let _ = is_said.recv_timeout(LONGEST_SPEECH);
+    } else {
+        UNSAID.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Waits for what [`say_at_once`] began to say, for a process that is about to end and has nothing else to do. On a busy machine its
+/// threads may not have run yet.
+pub(crate) fn finish_speaking() {
+    let start = std::time::Instant::now();
+    while UNSAID.load(Ordering::SeqCst) > 0 && start.elapsed() < LAST_WORDS {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -190,14 +210,28 @@ pub(crate) fn not_given_back(name: &str, error: &tenure::Error) {
 
 /// Prints what was asked for; returns the exit code.
 pub(crate) fn print(what: &str, bytes: &[u8]) -> u8 {
-    match stdout::write(bytes) {
-        // Whoever reads no further has what it wants.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            say(format_args!("{what} could not be written to stdout: {error}"));
-            exit_code::IO
-        }
-        _ => 0,
+    written(what, bytes).err().unwrap_or(0)
+}
+
+/// Prints what was asked for, with its colours where they are wanted.
+///
+/// # Errors
+/// With the exit code, when nobody reads it: 0 when whoever did has what it wants.
+pub(crate) fn show(what: &str, text: &str) -> Result<(), u8> {
+    match AutoStream::choice(&std::io::stdout()) {
+        ColorChoice::Never => written(what, strip_str(text).to_string().as_bytes()),
+        _ => written(what, text.as_bytes()),
     }
+}
+
+fn written(what: &str, bytes: &[u8]) -> Result<(), u8> {
+    stdout::write(bytes).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return 0;
+        }
+        say(format_args!("{what} could not be written to stdout: {error}"));
+        exit_code::IO
+    })
 }
 
 /// Says why a command could not be started.

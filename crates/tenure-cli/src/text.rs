@@ -21,14 +21,15 @@ pub(crate) fn owner(owner: &Owner) -> String {
 pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() || turns_text(c) { safe.extend(c.escape_debug()) } else { safe.push(c) }
+        if disturbs(c) { safe.extend(c.escape_debug()) } else { safe.push(c) }
     }
     safe
 }
 
-/// Whether it reverses or breaks what stands around it: a name must not make a line read as another.
-fn turns_text(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Whether it does something to a terminal, or turns or breaks what stands around it: a name must not make a line read as another.
+pub(crate) fn disturbs(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A duration in its two largest units.
@@ -44,9 +45,57 @@ pub(crate) fn rough(duration: Duration) -> String {
     }
 }
 
+/// A short duration with three digits or so, as `81 µs` or `1.2 ms`.
+pub(crate) fn fine(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    match micros {
+        0..1_000 => format!("{micros} µs"),
+        1_000..100_000 => format!("{}.{} ms", micros / 1_000, micros / 100 % 10),
+        100_000..10_000_000 => format!("{} ms", micros / 1_000),
+        _ => format!("{} s", duration.as_secs()),
+    }
+}
+
+/// Whether what is printed may have more than ASCII in it, as the locale says.
+pub(crate) fn is_unicode() -> bool {
+    let variables = ["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).unwrap_or_default());
+    let locale = variables.into_iter().find(|value| !value.is_empty()).unwrap_or_default().to_lowercase();
+    locale.ends_with("utf-8") || locale.ends_with("utf8") || locale.contains("utf-8@")
+}
+
+/// The same in ASCII, for a locale that has no more; what is unknown stands as a question mark.
+pub(crate) fn in_ascii(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            'µ' => plain.push('u'),
+            '±' => plain.push_str("+/-"),
+            _ if c.is_ascii() => plain.push(c),
+            _ => plain.push('?'),
+        }
+    }
+    plain
+}
+
 /// A moment as `2026-11-15 13:34:40 UTC`.
 pub(crate) fn utc(moment: SystemTime) -> String {
-    let seconds = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (day, time) = day_and_time(moment);
+    format!("{day} {time} UTC")
+}
+
+/// A moment as `2026-11-15T13:34:40.250Z`: one word, in the order of time.
+pub(crate) fn stamp(moment: SystemTime) -> String {
+    let (day, time) = day_and_time(moment);
+    let millis = since_1970(moment).subsec_millis();
+    format!("{day}T{time}.{millis:03}Z")
+}
+
+fn since_1970(moment: SystemTime) -> Duration {
+    moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+fn day_and_time(moment: SystemTime) -> (String, String) {
+    let seconds = since_1970(moment).as_secs();
     let (mut days, time) = (seconds / 86_400, seconds % 86_400);
     // The Gregorian calendar repeats every 400 years, which have 146,097 days. Counted from March, a leap day is the last of its year.
     days += 719_468;
@@ -58,7 +107,7 @@ pub(crate) fn utc(moment: SystemTime) -> String {
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    (format!("{year}-{month:02}-{day:02}"), format!("{hour:02}:{minute:02}:{second:02}"))
 }
 
 #[cfg(test)]
@@ -81,12 +130,33 @@ mod tests {
     }
 
     #[test]
+    fn a_moment_as_one_word() {
+        let moment = SystemTime::UNIX_EPOCH + Duration::from_millis(1_794_749_680_007);
+        assert_eq!(stamp(moment), "2026-11-15T13:34:40.007Z");
+    }
+
+    #[test]
     fn durations_in_two_units() {
         for (millis, text) in
             [(40, "40ms"), (59_999, "59s"), (150_000, "2m30s"), (3_600_000, "1h0m"), (100_000_000, "1d3h")]
         {
             assert_eq!(rough(Duration::from_millis(millis)), text);
         }
+    }
+
+    #[test]
+    fn short_durations_keep_their_digits() {
+        for (micros, text) in [
+            (0, "0 µs"),
+            (999, "999 µs"),
+            (1_250, "1.2 ms"),
+            (99_999, "99.9 ms"),
+            (250_000, "250 ms"),
+            (12_000_000, "12 s"),
+        ] {
+            assert_eq!(fine(Duration::from_micros(micros)), text);
+        }
+        assert_eq!(in_ascii("81 µs, ±2 ▌ ü"), "81 us, +/-2 ? ?");
     }
 
     #[test]

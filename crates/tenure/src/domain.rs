@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{Capability, open};
+use crate::backend::{Answer, Capability, open};
 use crate::client::{Client, Executed};
 use crate::error::Error;
 use crate::finding::Finding;
@@ -20,6 +20,8 @@ use crate::release::Release;
 use crate::status::{Health, Holder, Status};
 use crate::url::DomainUrl;
 
+/// How many names are looked at in one go, when they are listed.
+const MOST_LOOKS_AT_ONCE: usize = 256;
 /// An examination takes some round trips, and longer where pushes do not come.
 const LONGEST_EXAMINATION: Duration = Duration::from_secs(20);
 
@@ -147,9 +149,9 @@ impl Domain {
 
     fn status(&self, name: &Name, reply: Reply, server: Option<u64>) -> Result<Status, Error> {
         match reply {
-            Reply::Seen { holding, waiters } => {
-                let session = self.client.session().id();
-                Ok(Status::new(name, holding, &waiters, server.unwrap_or_default(), session))
+            Reply::Seen { holding, waiters, broken } => {
+                let (now, session) = (server.unwrap_or_default(), self.client.session().id());
+                Ok(Status::new(name, holding, &waiters, broken, now, session))
             }
             reply => Err(crate::acquire::unexpected(&reply)),
         }
@@ -176,14 +178,23 @@ impl Domain {
     /// # }
     /// ```
     pub async fn list(&self, prefix: impl AsRef<str>) -> Result<Vec<Status>, Error> {
+        self.client.table.lock().floor_unless_closed()?;
         let backend = self.client.backend().await?;
         let mut names = self.client.ask_again(self.terms.timeout(), || backend.list(prefix.as_ref())).await?;
         names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
         let mut statuses = Vec::with_capacity(names.len());
-        for name in names {
-            let status = self.inspect(name.as_str()).await?;
-            if status.is_held() || !status.waiters.is_empty() {
-                statuses.push(status);
+        for names in names.chunks(backend.most_at_once().clamp(1, MOST_LOOKS_AT_ONCE)) {
+            let looks: Vec<_> = names.iter().map(|name| (name.clone(), Op::Inspect)).collect();
+            let answers = self.client.ask_again(self.terms.timeout(), || backend.execute_all(&looks)).await?;
+            for (name, answer) in names.iter().zip(answers) {
+                let status = match answer {
+                    Ok(Answer { reply, server }) => self.status(name, reply, server)?,
+                    Err(error) if error.is_worth_asking_again() => self.inspect(name.as_str()).await?,
+                    Err(error) => return Err(error),
+                };
+                if status.is_held() || !status.waiters.is_empty() {
+                    statuses.push(status);
+                }
             }
         }
         Ok(statuses)

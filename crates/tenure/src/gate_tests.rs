@@ -94,7 +94,7 @@ impl World {
         let name = Name::new(NAME).expect("a valid name");
         match self.observer.execute(&name, Op::Inspect) {
             crate::backend::Pending::Now(Some(Ok(answer))) => match answer.reply {
-                Reply::Seen { holding, waiters } => (usize::from(holding.is_some()), waiters.len()),
+                Reply::Seen { holding, waiters, .. } => (usize::from(holding.is_some()), waiters.len()),
                 reply => unreachable!("{reply:?}"),
             },
             _ => unreachable!("the memory store answers at once"),

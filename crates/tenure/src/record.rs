@@ -33,6 +33,8 @@ use crate::owner::Token;
 pub(crate) const RANGE: u64 = 64;
 /// The first term of a lease that was handed over; longer than two beats.
 pub(crate) const PROBATION: Duration = Duration::from_secs(1);
+/// How long the record remembers which lease was ended by force.
+pub(crate) const REMEMBERED: Duration = Duration::from_secs(60);
 /// How often a waiter says that it is alive.
 pub(crate) const BEAT: Duration = Duration::from_millis(400);
 
@@ -113,8 +115,8 @@ pub(crate) enum Reply {
     Done,
     /// Executed after `not_after`, and so refused.
     TooLate,
-    /// What is there: the waiters that are alive, with their places.
-    Seen { holding: Option<Holding>, waiters: Vec<(Token, u64)> },
+    /// What is there: the waiters that are alive, with their places; and the fence of the lease that was last ended by force.
+    Seen { holding: Option<Holding>, waiters: Vec<(Token, u64)>, broken: Option<u64> },
 }
 
 /// A lease, seen from outside.
@@ -144,6 +146,17 @@ pub(crate) struct Record {
     holder: Option<Holder>,
     /// Sorted by place.
     queue: Vec<Waiter>,
+    /// What force left behind. Nothing is decided by it: it is only shown.
+    broken: Option<Trace>,
+}
+
+/// A lease that was broken or taken over.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Trace {
+    /// The start of its range.
+    fence: u64,
+    /// The last millisecond of the lease clock at which it is remembered.
+    until: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

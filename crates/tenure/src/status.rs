@@ -109,6 +109,9 @@ pub struct Status {
     pub waiters: Vec<Waiter>,
     /// Where this domain stands among those that wait: 1 for the first; `None` when it does not wait in the store's queue.
     pub position: Option<usize>,
+    /// The fence of the lease that was last ended by force, for a minute after it: what was broken, or taken over. It tells a lease that was broken from
+    /// one that was released, where both are gone.
+    pub broken: Option<Fence>,
 }
 
 impl Status {
@@ -117,6 +120,7 @@ impl Status {
         name: &Name,
         holding: Option<Holding>,
         waiters: &[(Token, u64)],
+        broken: Option<u64>,
         now: u64,
         session: &SessionId,
     ) -> Self {
@@ -125,6 +129,7 @@ impl Status {
             name: name.as_str().to_owned(),
             holder: holding.map(Holder::new),
             position: waiters.iter().position(is_ours).map(|index| index + 1),
+            broken: broken.map(Fence::new),
             waiters: waiters
                 .iter()
                 .map(|(token, place)| Waiter {

@@ -12,13 +12,14 @@ use tenure::{Error, Guard, Lock, Ticket};
 
 use super::obtain::{self, Endings, Obtained};
 use super::on_domain;
+use super::waiting::Wait;
 use crate::address;
-use crate::args::{self, Domain, Format, Patience};
+use crate::args::{self, Domain, Format, Patience, Voice};
 use crate::exit_code;
 use crate::json;
-use crate::output::{self, say};
+use crate::output::{self, say, say_more};
 use crate::stdout;
-use crate::text::escaped;
+use crate::text::{escaped, rough};
 
 /// How long a ticket lasts when nothing is said.
 const DEFAULT_TTL: Duration = Duration::from_secs(60);
@@ -41,6 +42,9 @@ pub(crate) struct Acquire {
     label: String,
 
     #[command(flatten)]
+    voice: Voice,
+
+    #[command(flatten)]
     format: Format,
 
     /// What to hold: any text of up to 1,000 bytes
@@ -59,6 +63,7 @@ struct Printed<'a> {
 
 impl Acquire {
     pub(crate) fn execute(&self) -> u8 {
+        self.voice.take_effect();
         on_domain(&self.domain, async |domain| {
             let lock = self.lock(domain);
             let mut endings = match Endings::new() {
@@ -69,9 +74,8 @@ impl Acquire {
                 }
             };
             let interrupted = async { exit_code::by_signal(endings.next().await.as_raw()) };
-            let obtained =
-                obtain::obtain(&self.domain, domain, &self.name, &lock, &self.patience, interrupted).await?;
-            let (guard, waited) = match obtained {
+            let wait = Wait { domain, name: &self.name, lock: &lock, patience: &self.patience };
+            let (guard, waited) = match obtain::obtain(&wait, &self.domain, interrupted).await? {
                 Obtained::Held { guard, waited } => (guard, waited),
                 Obtained::Not(code) => return Ok(code),
             };
@@ -114,6 +118,7 @@ impl Acquire {
             ticket.to_string()
         };
         let Err(refusal) = stdout::write_line(&line) else {
+            say_more(format_args!("ticket lasts {}, unless it is renewed", rough(ticket.ttl())));
             return Ok(0);
         };
         let name = escaped(&self.name);

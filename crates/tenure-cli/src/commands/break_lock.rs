@@ -1,8 +1,31 @@
 //! `tenure break`.
+//!
+//! A lease is ended only if it is the one that was seen: the fence says which, and the store compares it, with the token, in the step that ends it. Whoever
+//! confirms does so by typing the name, because that can't be done by habit.
+//!
+//! Whether a holder is dead can't be known from here. What speaks against it is said: its process is on this machine, or its lease was renewed while the
+//! name was typed, which takes about as long as a renewal does. Then it is asked once more.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::time::{Duration, Instant};
 
 use clap::Args;
+use serde::Serialize;
+use tenure::{Error, Holder, Release};
 
 use crate::args::{Domain, Format};
+use crate::commands::on_domain;
+use crate::commands::status::facts;
+use crate::exit_code;
+use crate::json;
+use crate::output::{self, say};
+use crate::presence::Presence;
+use crate::seen::{self, Seen};
+use crate::text::{escaped, owner};
+
+/// What the clocks of a store and of this machine may differ by between two looks, besides 1 %.
+const JITTER: Duration = Duration::from_millis(50);
 
 /// Take NAME away from a dead holder
 #[derive(Debug, Args)]
@@ -25,9 +48,156 @@ pub(crate) struct Break {
     name: String,
 }
 
+/// How it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    /// The lease was ended.
+    Broken,
+    /// Nobody holds the name.
+    Free,
+    /// Another lease is on the name than the one that was meant.
+    Other,
+    /// It was not confirmed.
+    Declined,
+}
+
+/// As programs read it.
+#[derive(Serialize)]
+struct Report {
+    outcome: Outcome,
+    #[serde(flatten)]
+    status: json::Status,
+}
+
+/// What was typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Typed {
+    Name,
+    SomethingElse,
+}
+
 impl Break {
     pub(crate) fn execute(&self) -> u8 {
-        crate::output::say("not there yet");
-        crate::exit_code::UNAVAILABLE
+        // Known before the store is asked.
+        let terminal = File::options().read(true).write(true).open("/dev/tty").ok();
+        if !self.yes && terminal.is_none() {
+            say("no terminal to confirm on; to end the lease without being asked, add --yes");
+            return exit_code::USAGE;
+        }
+        on_domain(&self.domain, async |domain| {
+            let (outcome, seen) = self.end(domain, terminal).await?;
+            let printed = if self.format.json {
+                let report = Report { outcome, status: json::Status::new(&seen) };
+                output::show("outcome", &(json::to_line(&report) + "\n"))
+            } else {
+                Ok(())
+            };
+            Ok(printed.err().filter(|code| *code != 0).unwrap_or_else(|| outcome.code()))
+        })
+    }
+
+    /// Ends the lease if it is the one that was meant; returns what was seen of the name.
+    async fn end(&self, domain: &tenure::Domain, terminal: Option<File>) -> Result<(Outcome, Seen), Error> {
+        let mut terminal = terminal.filter(|_| !self.yes);
+        let (mut holder, mut seen) = match self.meant(domain).await? {
+            Ok(found) => found,
+            Err(other) => return Ok(other),
+        };
+        if terminal.is_some() {
+            for (key, value) in facts(&seen) {
+                say(format_args!("{key}: {value}"));
+            }
+        }
+        if Presence::of(&holder.owner) == Presence::Here {
+            let pid = holder.owner.pid().unwrap_or_default();
+            say(format_args!("process {pid} is on this machine: its holder may be alive, and at work"));
+        }
+        let mut shown = Instant::now();
+        while let Some(asked) = terminal.take() {
+            let (typed, answered) = self.ask(asked).await;
+            let typing = shown.elapsed();
+            if typed == Typed::SomethingElse {
+                say("that is not the name; nothing was changed");
+                return Ok((Outcome::Declined, seen));
+            }
+            let before = holder.remaining;
+            shown = Instant::now();
+            (holder, seen) = match self.meant(domain).await? {
+                Ok(found) => found,
+                Err(other) => return Ok(other),
+            };
+            if holder.remaining.saturating_add(typing) > before.saturating_add(typing / 100 + JITTER) {
+                say("its lease was renewed while you typed: its holder is alive");
+                terminal = Some(answered);
+            }
+        }
+        let name = escaped(&self.name);
+        if domain.break_lock(&self.name, &holder).await? != Release::Done {
+            // It may have ended by itself, or by a first request whose answer was lost.
+            let now = seen::one(domain, &self.name).await?;
+            if now.broken != Some(self.fence) {
+                return Ok(self.not_there(now));
+            }
+        }
+        say(format_args!("`{name}` was taken from {}, fence {}", owner(&holder.owner), holder.fence));
+        Ok((Outcome::Broken, seen))
+    }
+
+    /// The lease that is meant; or that it is not there.
+    async fn meant(&self, domain: &tenure::Domain) -> Result<Result<(Holder, Seen), (Outcome, Seen)>, Error> {
+        let status = domain.inspect(&self.name).await?;
+        let holder = status.holder.clone().filter(|holder| holder.fence.get() == self.fence);
+        let seen = Seen::from(status);
+        Ok(match holder {
+            Some(holder) => Ok((holder, seen)),
+            None => Err(self.not_there(seen)),
+        })
+    }
+
+    /// Says what is there in place of the lease that is meant.
+    fn not_there(&self, seen: Seen) -> (Outcome, Seen) {
+        let name = escaped(&self.name);
+        let Some(held) = &seen.holder else {
+            say(format_args!("`{name}` is free; nothing was changed"));
+            return (Outcome::Free, seen);
+        };
+        let (who, fence) = (owner(&held.owner), held.fence);
+        say(format_args!("`{name}` is held by {who}, with fence {fence}, not {}", self.fence));
+        say("it is not the lease that you saw; nothing was changed");
+        (Outcome::Other, seen)
+    }
+
+    /// Has the name typed. Gives the terminal back, to ask again.
+    async fn ask(&self, terminal: File) -> (Typed, File) {
+        let name = self.name.clone();
+        let asking = tokio::task::spawn_blocking(move || {
+            let line = read_line(&terminal).unwrap_or_default();
+            // What can't be typed is typed as it is shown.
+            let is_name = line == name || line == escaped(&name);
+            (if is_name { Typed::Name } else { Typed::SomethingElse }, terminal)
+        });
+        asking.await.expect("reading a line does not panic")
+    }
+}
+
+/// On the terminal itself: stderr may be a file.
+fn read_line(mut terminal: &File) -> io::Result<String> {
+    terminal.write_all(b"tenure: to end this lease, type the name: ")?;
+    let mut line = String::new();
+    BufReader::new(terminal).read_line(&mut line)?;
+    if !line.ends_with('\n') {
+        // Ended by Ctrl-D: what follows is to stand on a line of its own.
+        terminal.write_all(b"\n")?;
+    }
+    Ok(line.trim_end_matches('\n').to_owned())
+}
+
+impl Outcome {
+    fn code(self) -> u8 {
+        match self {
+            Outcome::Broken | Outcome::Free => 0,
+            Outcome::Other | Outcome::Declined => exit_code::BUSY,
+        }
     }
 }

@@ -1,8 +1,30 @@
-//! `tenure doctor`.
+//! `tenure doctor`: what was looked at, one finding a line, with what to type where something is not as it should be.
+//!
+//! The library looks; here it is timed and printed. A store that can't be opened is a finding too, under the exit code of its error.
+//! Signals wait while a lock is played through: whoever is interrupted there leaves a key behind for a day.
 
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use anstyle::{AnsiColor, Style};
 use clap::Args;
+use rustix::process::Signal;
+use serde::Serialize;
+use tenure::{Domain as Store, Error, Finding, Verdict};
 
+use super::on_domain;
 use crate::args::{Domain, Format};
+use crate::exit_code;
+use crate::json;
+use crate::sample::Sample;
+use crate::sys::Mask;
+use crate::text::{escaped, fine, in_ascii, is_unicode};
+
+/// How many requests are timed, and for how long at most.
+const REQUESTS: usize = 200;
+const LONGEST_TIMING: Duration = Duration::from_secs(2);
+/// A lease that was handed over lasts a second until it is first renewed, after a third of that.
+const SLOW: Duration = Duration::from_millis(300);
 
 /// Is this store fit to hold locks?
 #[derive(Debug, Args)]
@@ -14,9 +36,162 @@ pub(crate) struct Doctor {
     format: Format,
 }
 
+/// One thing that was looked at.
+#[derive(Serialize)]
+struct Line {
+    check: &'static str,
+    #[serde(serialize_with = "as_word")]
+    verdict: Verdict,
+    reason: String,
+    remedy: Option<String>,
+    #[serde(flatten)]
+    trips: Option<Trips>,
+}
+
+/// How long requests took.
+#[derive(Serialize)]
+struct Trips {
+    count: usize,
+    p50_us: u64,
+    p99_us: u64,
+}
+
+/// What follows from all of them.
+#[derive(Serialize)]
+struct Conclusion {
+    #[serde(serialize_with = "as_word")]
+    verdict: Verdict,
+    doubts: usize,
+    faults: usize,
+}
+
+fn as_word<S: serde::Serializer>(verdict: &Verdict, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(verdict)
+}
+
 impl Doctor {
     pub(crate) fn execute(&self) -> u8 {
-        crate::output::say("not there yet");
-        crate::exit_code::UNAVAILABLE
+        on_domain(&self.domain, async |domain| {
+            let (lines, failed) = match findings(domain).await {
+                Ok(lines) => (lines, None),
+                Err(error) => (vec![Line::of_error(&error)], Some(exit_code::of_error(&error))),
+            };
+            let conclusion = Conclusion::of(&lines);
+            let is_printed = match self.format.json {
+                true => lines.iter().all(json::print) && json::print(&conclusion),
+                false => print(&lines, &conclusion).is_ok(),
+            };
+            Ok(match (failed, conclusion.verdict) {
+                (Some(code), _) => code,
+                (None, Verdict::Unfit) => exit_code::UNFIT,
+                // An unfit store is what a script must hear of first.
+                _ if !is_printed => exit_code::IO,
+                _ => 0,
+            })
+        })
     }
+}
+
+async fn findings(domain: &Store) -> Result<Vec<Line>, Error> {
+    // Connects, and asks nothing: a user who may not do anything can be told what to allow.
+    domain.capabilities().await?;
+    let before = Mask::of([Signal::INT, Signal::TERM, Signal::HUP]).block();
+    let examined = domain.examine().await;
+    before.set();
+    let mut lines: Vec<Line> = examined?.into_iter().map(Line::from).collect();
+    // If none is answered, the lease was not either, and that was said.
+    lines.extend(round_trips(domain).await);
+    Ok(lines)
+}
+
+/// How long a request takes.
+async fn round_trips(domain: &Store) -> Option<Line> {
+    let (start, mut trips) = (Instant::now(), Vec::with_capacity(REQUESTS));
+    while trips.len() < REQUESTS && start.elapsed() < LONGEST_TIMING {
+        trips.push(domain.health().await.ok()?.round_trip);
+    }
+    let trips = Sample::new(trips);
+    let (usual, slow) = (trips.quantile(50), trips.quantile(99));
+    let reason = format!("p50 {}, p99 {} of {} requests", fine(usual), fine(slow), trips.len());
+    let (check, count) = ("round trip", trips.len());
+    let trips = Some(Trips { count, p50_us: json::micros(usual), p99_us: json::micros(slow) });
+    Some(if slow < SLOW {
+        Line { check, verdict: Verdict::Fit, reason, remedy: None, trips }
+    } else {
+        let reason = format!("{reason}: a lease that was handed over may end before it is renewed");
+        let remedy = Some("use a store that is nearer or less busy".to_owned());
+        Line { check, verdict: Verdict::Doubtful, reason, remedy, trips }
+    })
+}
+
+impl From<Finding> for Line {
+    fn from(finding: Finding) -> Self {
+        let Finding { check, verdict, reason, remedy, .. } = finding;
+        Line { check, verdict, reason, remedy, trips: None }
+    }
+}
+
+impl Line {
+    /// An error says what is wrong, then what to do.
+    fn of_error(error: &Error) -> Self {
+        let said = error.to_string();
+        let (reason, remedy) = match said.split_once("; ") {
+            Some((reason, remedy)) => (reason.to_owned(), Some(remedy.to_owned())),
+            None => (said, None),
+        };
+        Line { check: "store", verdict: Verdict::Unfit, reason, remedy, trips: None }
+    }
+
+    fn style(&self) -> Style {
+        AnsiColor::on_default(match self.verdict {
+            Verdict::Fit => AnsiColor::Green,
+            Verdict::Doubtful => AnsiColor::Yellow,
+            _ => AnsiColor::Red,
+        })
+    }
+
+    fn mark(&self, is_unicode: bool) -> &'static str {
+        match (self.verdict, is_unicode) {
+            (Verdict::Fit, true) => "✔",
+            (Verdict::Fit, false) => "ok",
+            (Verdict::Doubtful, true) => "!",
+            (Verdict::Doubtful, false) => "! ",
+            (_, true) => "✘",
+            (_, false) => "X ",
+        }
+    }
+}
+
+impl Conclusion {
+    fn of(lines: &[Line]) -> Self {
+        let count = |verdict| lines.iter().filter(|line| line.verdict == verdict).count();
+        let verdict = lines.iter().map(|line| line.verdict).max().unwrap_or(Verdict::Fit);
+        Conclusion { verdict, doubts: count(Verdict::Doubtful), faults: count(Verdict::Unfit) }
+    }
+
+    fn to_text(&self) -> String {
+        match (self.verdict, self.doubts) {
+            (Verdict::Fit, _) => "fit to hold locks".to_owned(),
+            (Verdict::Doubtful, 1) => "fit to hold locks, with 1 doubt".to_owned(),
+            (Verdict::Doubtful, doubts) => format!("fit to hold locks, with {doubts} doubts"),
+            _ => "unfit to hold locks".to_owned(),
+        }
+    }
+}
+
+fn print(lines: &[Line], conclusion: &Conclusion) -> std::io::Result<()> {
+    let is_unicode = is_unicode();
+    let shown = |text: &str| if is_unicode { escaped(text) } else { in_ascii(&escaped(text)) };
+    let width = lines.iter().map(|line| line.check.len()).max().unwrap_or(0);
+    let mut stdout = anstream::stdout().lock();
+    for line in lines {
+        let (style, mark) = (line.style(), line.mark(is_unicode));
+        writeln!(stdout, "{style}{mark}{style:#} {:width$}  {}", line.check, shown(&line.reason))?;
+        if let Some(remedy) = &line.remedy {
+            let indent = mark.chars().count() + 1 + width + 2;
+            writeln!(stdout, "{:indent$}{}", "", shown(remedy))?;
+        }
+    }
+    writeln!(stdout, "{}", conclusion.to_text())?;
+    stdout.flush()
 }

@@ -16,10 +16,11 @@ use tokio::sync::oneshot;
 use super::obtain::{self, Endings, Obtained};
 use super::on_domain;
 use super::run::deadline::{Moment, Plan};
-use crate::args::{Domain, Format, Patience, Terms};
+use super::waiting::Wait;
+use crate::args::{Domain, Format, Patience, Terms, Voice};
 use crate::exit_code;
 use crate::json;
-use crate::output::{self, say};
+use crate::output::{self, say, say_at_once, say_more};
 use crate::stdout;
 use crate::sys::Mask;
 use crate::text::{escaped, owner};
@@ -42,6 +43,9 @@ pub(crate) struct Hold {
 
     #[command(flatten)]
     terms: Terms,
+
+    #[command(flatten)]
+    voice: Voice,
 
     #[command(flatten)]
     format: Format,
@@ -68,6 +72,7 @@ enum Ended {
 
 impl Hold {
     pub(crate) fn execute(&self) -> u8 {
+        self.voice.take_effect();
         on_domain(&self.domain, async |domain| {
             let (mut endings, mut stdin) =
                 match Endings::new().and_then(|endings| Ok((endings, watch_stdin()?))) {
@@ -98,11 +103,11 @@ impl Hold {
                 }
             }
         };
-        let (guard, waited) =
-            match obtain::obtain(&self.domain, domain, &self.name, &lock, &self.patience, reason).await? {
-                Obtained::Held { guard, waited } => (guard, waited),
-                Obtained::Not(code) => return Ok(code),
-            };
+        let wait = Wait { domain, name: &self.name, lock: &lock, patience: &self.patience };
+        let (guard, waited) = match obtain::obtain(&wait, &self.domain, reason).await? {
+            Obtained::Held { guard, waited } => (guard, waited),
+            Obtained::Not(code) => return Ok(code),
+        };
         if let Err(refusal) = self.tell(&guard, waited) {
             say(format_args!(
                 "that `{}` is held could not be written to stdout: {refusal}",
@@ -118,7 +123,7 @@ impl Hold {
                 code
             }
             Ended::Lost(why) => {
-                say(escaped(&why));
+                say_at_once(escaped(&why));
                 exit_code::LOST
             }
         })
@@ -183,7 +188,10 @@ async fn until_ended(guard: &Guard, endings: &mut Endings, stdin: &mut oneshot::
 async fn give_back(guard: Guard) -> Option<u8> {
     let name = escaped(guard.name());
     let had_ended = match guard.release().await {
-        Ok(Release::Done) => return None,
+        Ok(Release::Done) => {
+            say_more(format_args!("gave `{name}` back"));
+            return None;
+        }
         Ok(Release::Taken { by }) => format!("and {} holds it now", owner(&by)),
         Ok(_) => "and nobody holds it now".to_owned(),
         Err(returned) => {

@@ -3,17 +3,18 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::Signal;
-use tenure::{Attempt, Domain, Error, Guard, Lock};
+use rustix::process::{Signal, getpgrp};
+use tenure::{Domain, Error, Guard};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-use crate::args::{self, Patience};
-use crate::output;
+use super::waiting::{self, Outcome, Screen, Wait};
+use crate::args;
+use crate::output::say_more;
 use crate::sys;
+use crate::text::{escaped, rough};
 
 /// How long to try to leave the queue, or to give back what nobody wants any more.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
@@ -22,42 +23,37 @@ const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
 pub(crate) enum Obtained {
     /// The name is held.
     Held { guard: Guard, waited: Duration },
-    /// It is not, and has been told; the exit code.
+    /// It is not, and that has been told; the exit code.
     Not(u8),
 }
 
 /// Waits for the name as long as was asked for, and until there is a reason to give up, which is an exit code.
 pub(crate) async fn obtain(
+    wait: &Wait<'_>,
     asked: &args::Domain,
-    domain: &Domain,
-    name: &str,
-    lock: &Lock,
-    patience: &Patience,
     reason: impl Future<Output = u8>,
 ) -> Result<Obtained, Error> {
-    let start = Instant::now();
-    let acquiring = pin!(async {
-        match patience.limit() {
-            Some(limit) => lock.try_acquire_for(limit).await,
-            None => lock.acquire().await.map(Attempt::Acquired),
-        }
-    });
-    let attempt = tokio::select! {
+    let screen = Screen::new(getpgrp());
+    let outcome = tokio::select! {
         biased;
-        attempt = acquiring => attempt?,
+        outcome = wait.acquire(&screen) => outcome?,
         code = reason => {
-            part(domain).await;
+            part(wait.domain).await;
             return Ok(Obtained::Not(code));
         }
     };
-    Ok(match attempt {
-        Attempt::Acquired(guard) => Obtained::Held { guard, waited: start.elapsed() },
-        Attempt::Busy(busy) => {
-            output::busy(name, asked, patience, &busy);
-            part(domain).await;
-            Obtained::Not(patience.conflict_exit_code)
+    match outcome {
+        Outcome::Acquired(guard, waited) => {
+            let (name, fence) = (escaped(wait.name), guard.fence());
+            say_more(format_args!("acquired `{name}` with fence {fence}, after {}", rough(waited)));
+            Ok(Obtained::Held { guard, waited })
         }
-    })
+        outcome => {
+            // First, for stderr may be halted: a place that is kept holds up others.
+            part(wait.domain).await;
+            Ok(Obtained::Not(waiting::refused(wait, asked, &outcome)))
+        }
+    }
 }
 
 /// Waits until what was dropped is taken back in the store. One that hangs forgets it by itself.

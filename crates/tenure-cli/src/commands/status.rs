@@ -1,8 +1,17 @@
 //! `tenure status`.
 
+use std::fmt::Write as _;
+
 use clap::Args;
 
 use crate::args::{Domain, Format};
+use crate::commands::on_domain;
+use crate::exit_code;
+use crate::json;
+use crate::output;
+use crate::presence::Presence;
+use crate::seen::{self, Held, Seen};
+use crate::text::{escaped, owner, rough, utc};
 
 /// Show who holds a name and who waits for it
 #[derive(Debug, Args)]
@@ -14,7 +23,7 @@ pub(crate) struct Status {
     format: Format,
 
     /// Print nothing: exit 0 when NAME is free, 75 when it is held
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
 
     /// The name
@@ -23,7 +32,95 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn execute(&self) -> u8 {
-        crate::output::say("not there yet");
-        crate::exit_code::UNAVAILABLE
+        on_domain(&self.domain, async |domain| {
+            let seen = seen::one(domain, &self.name).await?;
+            if self.quiet {
+                return Ok(if seen.holder.is_some() { exit_code::BUSY } else { 0 });
+            }
+            let text = if self.format.json {
+                json::to_line(&json::Status::new(&seen)) + "\n"
+            } else {
+                block(&facts(&seen))
+            };
+            Ok(output::show("status", &text).err().unwrap_or(0))
+        })
     }
+}
+
+/// What is known of a name, for people: what it is called, and what it is.
+pub(crate) fn facts(seen: &Seen) -> Vec<(String, String)> {
+    let mut facts = vec![("name".to_owned(), escaped(&seen.name))];
+    let mut add = |key: &str, value: String| facts.push((key.to_owned(), value));
+    match &seen.holder {
+        None => add("state", "free".to_owned()),
+        Some(held) => {
+            add("state", "held".to_owned());
+            for (key, value) in of_holder(held) {
+                add(key, value);
+            }
+        }
+    }
+    match seen.waiters.len() {
+        0 => add("queue", "nobody waits".to_owned()),
+        count => add("queue", format!("{count} waiting")),
+    }
+    for (index, waiting) in seen.waiters.iter().enumerate() {
+        let (who, waited) = (owner(&waiting.owner), rough(waiting.waited));
+        add(&format!("  {}", index + 1), format!("{who}, for {waited}"));
+    }
+    if let Some(fence) = seen.broken {
+        add(
+            "broken",
+            format!("the lease with fence {fence} was ended by force, within the last minute or so"),
+        );
+    }
+    if let Some(held) = &seen.holder
+        && Presence::of(&held.owner) == Presence::Gone
+    {
+        add(
+            "hint",
+            "there is no such process on this machine; unless it runs in a container, it has ended"
+                .to_owned(),
+        );
+    }
+    facts
+}
+
+fn of_holder(held: &Held) -> Vec<(&'static str, String)> {
+    let who = &held.owner;
+    let mut facts = match who.pid() {
+        None => vec![("holder", "a lock of another library, which does not say who it is".to_owned())],
+        Some(pid) => vec![
+            ("holder", format!("{}@{}", escaped(who.user()), escaped(who.host()))),
+            ("pid", pid.to_string()),
+        ],
+    };
+    if !who.label().is_empty() {
+        facts.push(("label", escaped(who.label())));
+    }
+    if let (Some(since), Some(for_how_long)) = (held.since, held.held) {
+        facts.push(("since", format!("{}, for {}", utc(since), rough(for_how_long))));
+    }
+    let fence = held.fence;
+    facts
+        .push(("fence", if who.is_foreign() { format!("{fence}, an older one") } else { fence.to_string() }));
+    facts.push((
+        "lease",
+        match held.left {
+            Some(left) => format!("{} left unless it is renewed", rough(left)),
+            None => "without expiry: it stays until its holder, or `tenure break`, ends it".to_owned(),
+        },
+    ));
+    facts
+}
+
+/// The facts below each other.
+fn block(facts: &[(String, String)]) -> String {
+    let width = facts.iter().map(|(key, _)| key.len()).max().unwrap_or_default() + 1;
+    let mut text = String::new();
+    for (key, value) in facts {
+        let key = format!("{key}:");
+        let _ = writeln!(text, "{key:width$} {value}");
+    }
+    text
 }

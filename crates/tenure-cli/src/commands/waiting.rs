@@ -10,6 +10,7 @@ mod facts;
 mod screen;
 
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
@@ -121,10 +122,11 @@ impl Wait<'_> {
     ) -> Holder {
         loop {
             let asked = Instant::now();
-            if (screen.is_fit() || speech.is_due(asked))
-                && let Some(holder) = self.look(facts, enclosing).await
-            {
-                return holder;
+            if screen.is_fit() || speech.is_due(asked) {
+                if let Some(holder) = self.look(facts, enclosing).await {
+                    return holder;
+                }
+                screen.redraw();
             }
             sleep_until(Wakeup::from_std(asked + LOOK)).await;
         }
@@ -142,18 +144,25 @@ impl Speech {
     fn is_due(&self, now: Instant) -> bool {
         self.is_said && now >= self.due.get()
     }
+
+    /// The line that is due, if what was learnt since then makes one.
+    fn line(&self, now: Instant, facts: &Facts) -> Option<String> {
+        let line = facts.said(now, self.due.get()).filter(|_| self.is_due(now))?;
+        self.due.set(now + LINE);
+        Some(line)
+    }
 }
 
-async fn keep_showing(facts: &RefCell<Facts>, speech: &Speech, screen: &Screen) -> std::convert::Infallible {
+async fn keep_showing(facts: &RefCell<Facts>, speech: &Speech, screen: &Screen) -> Infallible {
     for frame in 0.. {
         let now = Instant::now();
-        if screen.is_fit() {
+        // Mostly the store answers before the second frame; a first one that says nothing would only flicker.
+        let is_worth_it = frame > 0 || facts.borrow().is_known();
+        if is_worth_it && screen.is_fit() {
             screen.draw(&facts.borrow().drawn(now, frame, screen.width()));
         } else if !screen.is_paused()
-            && speech.is_due(now)
-            && let Some(line) = facts.borrow().said(now, speech.due.get())
+            && let Some(line) = speech.line(now, &facts.borrow())
         {
-            speech.due.set(now + LINE);
             output::say_if_heard(line);
         }
         tokio::select! {
@@ -172,4 +181,32 @@ pub(crate) fn refused(wait: &Wait<'_>, asked: &args::Domain, outcome: &Outcome) 
         Outcome::Enclosing(holder) => output::enclosing(wait.name, holder),
     }
     wait.patience.conflict_exit_code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn without_a_terminal_it_is_said_at_once_and_then_twice_a_minute() {
+        let domain = Domain::open("memory:").await.unwrap();
+        let _guard = domain.lock("a").acquire().await.unwrap();
+        let mut facts = Facts::new("a");
+        let begun = Instant::now();
+        let speech = Speech { is_said: true, due: Cell::new(begun) };
+        assert!(speech.line(begun, &facts).is_none(), "nothing is known");
+        let mut said = Vec::new();
+        for quarter in 0..400 {
+            let now = begun + FRAME * quarter;
+            if speech.is_due(now) {
+                facts.learn_at(now, now, &domain.inspect("a").await);
+            }
+            if speech.line(now, &facts).is_some() {
+                said.push(quarter / 4);
+            }
+        }
+        assert_eq!(said, [0, 30, 60, 90], "in seconds");
+        let silent = Speech { is_said: false, due: Cell::new(begun) };
+        assert!(silent.line(begun, &facts).is_none());
+    }
 }

@@ -225,7 +225,7 @@ impl Place {
         eventually("no process is left behind", || self.processes().is_empty());
     }
 
-    /// What is left in the store of those that used it: files of sessions, or connections, channels, and keys but for fences that expire.
+    /// What is left in the store of those that used it: files of sessions, or keys but for fences that expire. Connections to a server must not be.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         if let Some(server) = &self.server {
             return left_on(server);
@@ -237,13 +237,14 @@ impl Place {
 }
 
 fn left_on(server: &RedisServer) -> Vec<String> {
-    let texts = |words: &[&str]| server.command(words).items().iter().map(Reply::text).collect::<Vec<_>>();
     let expires = |key: &str| server.command(&["PTTL", key]).int() > 0;
-    let mut left = texts(&["KEYS", "*"]);
+    let mut left: Vec<_> = server.command(&["KEYS", "*"]).items().iter().map(Reply::text).collect();
     left.retain(|key| !(key.ends_with("}:fence") && expires(key)));
-    left.extend(texts(&["PUBSUB", "CHANNELS"]));
-    let connections = server.command(&["CLIENT", "LIST"]).text();
-    left.extend(connections.lines().filter(|line| !line.contains("cmd=client|list")).map(str::to_owned));
+    // That a client is gone is seen by the server a moment later.
+    eventually("no connection is left", || {
+        let connections = server.command(&["CLIENT", "LIST"]).text();
+        connections.lines().all(|line| line.contains("cmd=client|list"))
+    });
     left
 }
 
@@ -298,6 +299,21 @@ impl Running {
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         let text = |path| fs::read_to_string(path).unwrap();
         Finished { code, stdout: text(&self.stdout), stderr: text(&self.stderr) }
+    }
+
+    /// What it wrote to stdout so far.
+    pub(crate) fn shown(&self) -> Vec<u8> {
+        fs::read(&self.stdout).unwrap()
+    }
+
+    /// What it wrote to stderr so far.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(&self.stderr).unwrap()
+    }
+
+    /// What it has written to stdout so far.
+    pub(crate) fn printed(&self) -> String {
+        fs::read_to_string(&self.stdout).unwrap()
     }
 
     /// What it reads from.

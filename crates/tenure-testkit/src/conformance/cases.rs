@@ -105,6 +105,7 @@ macro_rules! each_conformance_case {
                 a_broken_lock_goes_to_the_next: [Force];
                 breaking_compares: [Force];
                 a_shared_lease_is_broken_as_one: [Force];
+                what_was_ended_by_force_is_shown: [Force, List];
                 a_cancelled_take_over_is_given_back: [Force];
             }
             closing {

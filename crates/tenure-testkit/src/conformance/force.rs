@@ -140,6 +140,29 @@ pub(super) async fn a_shared_lease_is_broken_as_one(f: &impl Fixture) {
     assert!(!last.is_held());
 }
 
+// R4.2: a lease that was broken is told from one that was released, by whoever looks.
+pub(super) async fn what_was_ended_by_force_is_shown(f: &impl Fixture) {
+    let (a, b, c) = (f.client().await, f.client().await, f.client().await);
+    let first = hold(&a).await;
+    assert_eq!(look(c.domain()).await.broken, None);
+    let holder = look(b.domain()).await.holder.expect("to be held");
+    assert_eq!(b.domain().break_lock(NAME, &holder).await.expect("to break"), Release::Done);
+    let status = look(c.domain()).await;
+    assert_eq!((status.is_held(), status.broken), (false, Some(first.fence())));
+    assert_eq!(c.domain().list("").await.expect("to list"), [], "held by nobody, and waited for by nobody");
+    drop(first);
+    let second = hold(&a).await;
+    assert_ne!(look(c.domain()).await.broken, Some(second.fence()), "the holder is another");
+    let third = lock(&b).take_over().await.expect("to take over");
+    let status = look(c.domain()).await;
+    assert_eq!(status.holder.expect("to be held").fence, third.fence());
+    assert_eq!(status.broken, Some(second.fence()));
+    let broken = status.broken;
+    third.release().await.expect("to release");
+    is_free(f, c.domain()).await;
+    assert_eq!(look(c.domain()).await.broken, broken, "a release is no force");
+}
+
 // R3.7, R3.3: force leaves nothing behind either.
 pub(super) async fn a_cancelled_take_over_is_given_back(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);

@@ -41,6 +41,7 @@ const CONFUSING: &[&str] = &[
     "a:fence",
     "a:queue",
     "a:beats",
+    "a:broken",
     "tenure:a",
     "tenure",
     "a.lock",

@@ -127,7 +127,7 @@ impl MemoryStore {
         in_use.map(|(name, _)| name.clone()).filter(|name| name.as_str().starts_with(prefix)).collect()
     }
 
-    /// How many records there are, idle ones included.
+    /// How many records there are, those that nobody uses included.
     #[cfg(test)]
     pub(crate) fn record_count(&self) -> usize {
         self.state.lock().records.len()
@@ -140,7 +140,7 @@ impl State {
         let floor = self.floor;
         let record = self.records.entry(name.clone()).or_insert_with(|| Record::new(floor));
         let reply = record.apply(op, now, wakes);
-        if record.is_idle(now) {
+        if record.is_over(now) {
             self.floor = self.floor.max(record.last_fence());
             self.records.remove(name);
         }
@@ -154,11 +154,11 @@ impl State {
         }
         let floor = &mut self.floor;
         self.records.retain(|_, record| {
-            let is_idle = record.is_idle(now);
-            if is_idle {
+            let is_over = record.is_over(now);
+            if is_over {
                 *floor = record.last_fence().max(*floor);
             }
-            !is_idle
+            !is_over
         });
         self.sweep_at = SWEEP_AT_LEAST.max(self.records.len() * 2);
     }

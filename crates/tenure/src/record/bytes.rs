@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use super::{Holder, RANGE, Record, Waiter};
+use super::{Holder, RANGE, Record, Trace, Waiter};
 use crate::bytes::{Bytes, Put};
 use crate::owner::Token;
 
 const FREE: u8 = 0;
 const HELD: u8 = 1;
 const DETACHED: u8 = 2;
+
+const UNBROKEN: u8 = 0;
+const BROKEN: u8 = 1;
 
 impl Record {
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
@@ -19,6 +22,14 @@ impl Record {
                 out.put_u8(if holder.detached { DETACHED } else { HELD });
                 out.put_text(holder.token.as_str());
                 out.put_u64(holder.expires);
+            }
+        }
+        match &self.broken {
+            None => out.put_u8(UNBROKEN),
+            Some(trace) => {
+                out.put_u8(BROKEN);
+                out.put_u64(trace.fence);
+                out.put_u64(trace.until);
             }
         }
         out.put_u32(u32::try_from(self.queue.len()).expect("fewer waiters than fit into a store"));
@@ -46,6 +57,11 @@ impl Record {
             }),
             _ => return None,
         };
+        let broken = match bytes.u8()? {
+            UNBROKEN => None,
+            BROKEN => Some(Trace { fence: bytes.u64()?, until: bytes.u64()? }),
+            _ => return None,
+        };
         let waiters = bytes.u32()?;
         let mut queue = Vec::with_capacity(waiters.min(64) as usize);
         for _ in 0..waiters {
@@ -57,7 +73,7 @@ impl Record {
                 polls: bytes.u8()? != 0,
             });
         }
-        queue.is_sorted_by(|a, b| a.rank() < b.rank()).then_some(Record { last, holder, queue })
+        queue.is_sorted_by(|a, b| a.rank() < b.rank()).then_some(Record { last, holder, queue, broken })
     }
 
     /// Reads past a record, and passes on the texts of its tokens, the holder's first. Returns that, if the name is held, and where
@@ -71,6 +87,9 @@ impl Record {
         if bytes.u8()? != FREE {
             holder = Some(bytes.text()?);
             bytes.u64()?;
+        }
+        if bytes.u8()? != UNBROKEN {
+            bytes.take(8 + 8)?;
         }
         holder.into_iter().for_each(&mut each);
         for _ in 0..bytes.u32()? {
@@ -115,7 +134,11 @@ mod tests {
         let mut detached = contended();
         let now = Now { lease: 4_000, wall: 4_000 };
         detached.apply(Op::Detach { token: token("a"), ttl: Duration::from_secs(1) }, now, &mut Vec::new());
-        for record in [Record::new(0), Record::new(u64::MAX), contended(), detached] {
+        let mut broken = contended();
+        let fence = broken.range_start();
+        broken.apply(Op::Break { token: token("a"), fence }, now, &mut Vec::new());
+        assert_eq!(broken.broken(now), Some(fence));
+        for record in [Record::new(0), Record::new(u64::MAX), contended(), detached, broken] {
             let mut bytes = Vec::new();
             record.put(&mut bytes);
             let mut rest = Bytes(&bytes);

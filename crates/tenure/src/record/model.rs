@@ -6,6 +6,8 @@
 //! hold the name (S1), nobody believes what the store does not know (I2), fences of critical sections grow (I3), a token that its
 //! client has done with stays gone (I5), and, once nothing fails any more, every living waiter gets the name and the record empties.
 //!
+//! Nobody uses force in these worlds, so what a record remembers of it, and only shows, is no part of their states.
+//!
 //! A model that can't find a mistake proves nothing, so it has teeth: each of a list of mistakes, in the client or in the store,
 //! must be found. The explorer is our own, because it has to drive the code that ships and needs no more than that.
 //! `TENURE_MODEL=large` explores larger worlds.

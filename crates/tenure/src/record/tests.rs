@@ -94,6 +94,14 @@ impl Store {
         }
     }
 
+    /// The fence that was ended by force.
+    fn broken(&mut self) -> Option<u64> {
+        match self.apply(Op::Inspect) {
+            Reply::Seen { broken, .. } => broken,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn holder(&mut self) -> Option<String> {
         self.holding().map(|holding| holding.token.as_str().to_owned())
     }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Holder, Holding, Now, Op, PROBATION, RANGE, Record, Reply, Wait, Waiter, Wake};
+use super::{
+    Holder, Holding, Now, Op, PROBATION, RANGE, REMEMBERED, Record, Reply, Trace, Wait, Waiter, Wake,
+};
 use crate::owner::Token;
 
 /// A waiter that was silent for longer than this, in µs, has lapsed.
@@ -15,7 +17,7 @@ const TWO_BEATS: i64 = 800_000;
 impl Record {
     /// A name that nobody has used since `floor`, the highest fence that the store remembers.
     pub(crate) fn new(floor: u64) -> Self {
-        Record { last: floor, holder: None, queue: Vec::new() }
+        Record { last: floor, holder: None, queue: Vec::new(), broken: None }
     }
 
     /// The last fence that is used or reserved: what a store must remember when it drops the record.
@@ -23,9 +25,19 @@ impl Record {
         self.last
     }
 
-    /// Whether nobody holds the name or waits for it, so that the record can be dropped.
+    /// Whether nobody holds the name or waits for it.
     pub(crate) fn is_idle(&self, now: Now) -> bool {
         self.holding(now).is_none() && self.queue.iter().all(|waiter| waiter.silence(now) > LAPSE)
+    }
+
+    /// Whether there is nothing to remember but the last fence, so that the record can be dropped.
+    pub(crate) fn is_over(&self, now: Now) -> bool {
+        self.is_idle(now) && self.broken(now).is_none()
+    }
+
+    /// Whether nobody is entered in it, living or not.
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.holder.is_none() && self.queue.is_empty()
     }
 
     /// The token that holds the name, unless its lease outlives its process.
@@ -186,6 +198,7 @@ impl Record {
         }
         self.dequeue(&token);
         if let Some(holder) = self.holder.take() {
+            self.remember_broken(now);
             wakes.push(Wake::Revoked { token: holder.token });
         }
         self.grant(token, ttl, floor, now)
@@ -197,6 +210,7 @@ impl Record {
             return self.not_held(now, wakes);
         }
         // What it used of its range is not known: all of it stays reserved.
+        self.remember_broken(now);
         wakes.push(Wake::Revoked { token });
         self.vacate(now, wakes)
     }
@@ -214,14 +228,26 @@ impl Record {
     fn inspect(&self, now: Now) -> Reply {
         let living = self.queue.iter().filter(|waiter| waiter.silence(now) <= LAPSE);
         let waiters = living.map(|waiter| (waiter.token.clone(), waiter.place)).collect();
-        Reply::Seen { holding: self.holding(now), waiters }
+        Reply::Seen { holding: self.holding(now), waiters, broken: self.broken(now) }
     }
 
     // The parts that operations are made of.
 
-    /// Ends a lease whose time is over.
+    /// Ends a lease whose time is over, and forgets what is not shown any more.
     fn expire(&mut self, now: Now) {
         self.holder.take_if(|holder| now.millis() > holder.expires);
+        self.broken.take_if(|trace| now.millis() > trace.until);
+    }
+
+    /// The present lease is ended by force.
+    fn remember_broken(&mut self, now: Now) {
+        let until = now.millis() + millis(REMEMBERED);
+        self.broken = Some(Trace { fence: self.range_start(), until });
+    }
+
+    /// The fence of the lease that was last ended by force, while that is remembered.
+    pub(super) fn broken(&self, now: Now) -> Option<u64> {
+        self.broken.as_ref().filter(|trace| now.millis() <= trace.until).map(|trace| trace.fence)
     }
 
     /// The lease is given up by its holder or for it: the next waiter's turn.

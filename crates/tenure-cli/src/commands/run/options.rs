@@ -15,7 +15,8 @@ use crate::args::{Domain, Patience, Terms, Voice};
 Waits until nobody else holds NAME, runs COMMAND, gives NAME back, and exits as COMMAND did.
 When the lease is lost, COMMAND is stopped before anybody else can get NAME.
 
-COMMAND gets TENURE_NAME, TENURE_FENCE and TENURE_WAITED_MS, and no TENURE_URL. Durations: 30, .5, 500ms, 30s, 2m30s, 1h."
+COMMAND gets TENURE_NAME, TENURE_FENCE and TENURE_WAITED_MS, and no TENURE_URL.
+Durations: 30, .5, 500ms, 30s, 2m30s, 1h."
 )]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -33,7 +34,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) voice: Voice,
 
-    /// Let COMMAND have the URL, in TENURE_URL: a `tenure` in it then uses the same domain
+    /// Leave the URL to COMMAND, in TENURE_URL, for a `tenure` in it
     #[arg(long)]
     pub(crate) pass_url: bool,
 

@@ -47,7 +47,10 @@ impl Facts {
 
     /// Enters what the store answered to a question of that moment.
     pub(super) fn learn(&mut self, asked: Instant, answer: &Result<Status, Error>) {
-        let at = Instant::now();
+        self.learn_at(Instant::now(), asked, answer);
+    }
+
+    pub(super) fn learn_at(&mut self, at: Instant, asked: Instant, answer: &Result<Status, Error>) {
         match answer {
             Ok(status) => {
                 let holder = status.holder.as_ref().map(|holder| Holder {
@@ -65,6 +68,11 @@ impl Facts {
                 self.away = Some(Away { at, since, why: escaped(&error.to_string()) });
             }
         }
+    }
+
+    /// Whether the store was asked, and answered or failed.
+    pub(super) fn is_known(&self) -> bool {
+        self.seen.is_some() || self.away.is_some()
     }
 
     /// As a line on a terminal, no wider than `width`.

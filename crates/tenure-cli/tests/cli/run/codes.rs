@@ -88,7 +88,7 @@ fn a_wrong_command_line_is_named() {
         (&[], "Usage: tenure"),
         (&["rum"], "tenure: unknown command `rum`; did you mean `run`?\n"),
         (&["rnu"], "tenure: unknown command `rnu`; did you mean `run`?\n"),
-        (&["nightly", "--", "true"], "unknown command `nightly`; expected one of run, help\n"),
+        (&["nightly", "--", "true"], "unknown command `nightly`; expected one of run, ls, status, "),
         (&["help", "rnu"], "did you mean `run`?"),
         (&["run"], "required arguments were not provided"),
         (&["run", "name"], "<COMMAND>"),
@@ -104,6 +104,8 @@ fn a_wrong_command_line_is_named() {
         (&["run", "--ttl", "10ms", "name", "true"], "ttl of 10ms is out of range"),
         (&["run", "-E", "300", "name", "true"], "write a number from 0 to 255"),
         (&["run", "--bogus", "name", "true"], "--bogus"),
+        (&["run", "name", "-c", "true", "true"], "cannot be used with"),
+        (&["run", "-v", "-q", "name", "true"], "cannot be used with"),
         (&["run", "", "true"], "name is empty"),
         (&["run", &long, "true"], "1001 bytes"),
         (&["run", "--label", &long, "name", "true"], "label has"),
@@ -228,4 +230,8 @@ fn names_of_any_characters() {
         let done = place.end(&["run", "--", name, "--", "sh", "-c", r#"printf %s "$TENURE_NAME""#]);
         assert_eq!((done.code, done.stdout.as_str()), (0, name));
     }
+    let mut command = place.tenure(&["run"]);
+    command.arg(OsStr::from_bytes(b"na\xffme")).arg("true");
+    let done = place.spawn(command).finish();
+    assert!(done.code == 64 && done.stderr.contains("UTF-8"), "{done:?}");
 }

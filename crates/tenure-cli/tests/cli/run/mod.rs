@@ -3,14 +3,17 @@
 //! Whether a command still runs is asked of the kernel, independently of `tenure`: commands hold a flock(1) on a file, which lasts until the
 //! last process that inherited it is gone. A command that finds it taken has met another.
 
-#[macro_use]
 mod both;
 mod codes;
+mod environment;
 mod limits;
 mod many;
 mod names;
+mod nested;
 mod on_lost;
 mod redis;
+mod screen;
+mod secrets;
 mod signals;
 mod status_fd;
 mod stopping;

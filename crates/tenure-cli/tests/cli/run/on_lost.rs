@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::both::on_both_stores;
 use crate::support::{Place, Running, eventually, lives, state};
 
 on_both_stores!(
@@ -69,11 +70,12 @@ fn killed_at_once_when_it_is_ended_by_force(place: &Place) {
 
 // B4
 fn killed_before_the_expiry_when_the_store_is_away(place: &Place) {
-    let (running, _) = start(place, &["--ttl", "2s", "--on-lost", "kill"]);
+    let (running, pid) = start(place, &["--ttl", "2s", "--on-lost", "kill"]);
     let away = Instant::now();
     take_store_away(place);
-    assert_killed(place, running);
+    eventually("it is killed", || !lives(pid));
     assert!(away.elapsed() < Duration::from_secs(2), "{:?}", away.elapsed());
+    assert_killed(place, running);
 }
 
 // B4

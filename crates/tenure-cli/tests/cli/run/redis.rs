@@ -1,1 +1,199 @@
-//! A Redis server that is away, comes back, forgets, or refuses.
+//! A Redis server that is away, comes back or forgets, before a command runs and while it does.
+
+use std::fs;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::process::Signal;
+use tenure_testkit::redis::{Proxy, RedisServer};
+
+use crate::support::{Finished, Place, Running, eventually};
+
+/// A command that says all the time that it lives, and ends when it may; TERM does not end it.
+const BEATING: &str = r#"
+    trap "echo TERM >> got" TERM
+    echo $$ > pid
+    while ! [ -e go ]; do : > beat; sleep .02; done"#;
+
+fn start(place: &Place, ttl: &str) -> Running {
+    let running = place.start_script(&["--ttl", ttl], BEATING);
+    place.pid("pid");
+    running
+}
+
+/// The command went on, and ended by itself.
+#[track_caller]
+fn assert_goes_on(place: &Place, running: Running) {
+    fs::write(place.path("go"), "").unwrap();
+    let done = running.finish();
+    assert_eq!((done.code, done.stdout.as_str(), done.stderr.as_str()), (0, "", ""));
+    assert_eq!(place.read("got"), "");
+    place.assert_nothing_left();
+}
+
+/// The command was stopped less than `ttl` after `since`. The kernel's time of its last sign of life counts, not when that is seen here.
+#[track_caller]
+fn assert_stopped_in_time(place: &Place, running: Running, since: SystemTime, ttl: Duration) -> Finished {
+    let done = running.finish();
+    assert_eq!((done.code, done.stdout.as_str()), (79, ""), "{done:?}");
+    let last_beat = fs::metadata(place.path("beat")).unwrap().modified().unwrap();
+    let lived_on = last_beat.duration_since(since).unwrap_or_default();
+    assert!(lived_on < ttl, "it lived on for {lived_on:?} of {ttl:?}: {done:?}");
+    assert!(place.read("got").starts_with("TERM\n"), "it was asked before it was killed");
+    assert!(done.stderr.starts_with("tenure: lease on `name` "), "{done:?}");
+    assert!(place.is_lifeless());
+    place.assert_nothing_left();
+    done
+}
+
+/// Waits until the lease was renewed, after the server was away.
+#[track_caller]
+fn await_renewal(place: &Place) {
+    let left = || place.server().command(&["PTTL", "tenure:name"]).int();
+    let mut least = left();
+    eventually("the lease is renewed", || {
+        let now = left();
+        least = least.min(now);
+        now > least
+    });
+}
+
+// R0.5
+#[test]
+fn away_at_the_start_it_is_unavailable() {
+    let place = Place::on_redis();
+    place.server().kill();
+    let begun = Instant::now();
+    let done = place.end(&["run", "name", "touch", "ran"]);
+    assert_eq!((done.code, done.stdout.as_str()), (69, ""), "{done:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "it is refused at once, not after a ttl");
+    let port = place.server().port().to_string();
+    assert!(done.stderr.starts_with("tenure: ") && done.stderr.contains(&port), "{done:?}");
+    assert!(!place.path("ran").exists());
+    place.assert_nothing_left();
+}
+
+// R0.5
+#[test]
+fn silent_at_the_start_it_is_unavailable_and_can_be_interrupted() {
+    let place = Place::on_redis();
+    let proxy = Proxy::new(place.server());
+    proxy.black_hole();
+    let url = proxy.url();
+    let begun = Instant::now();
+    let done = place.end(&["run", "--ttl", "1s", "--url", &url, "name", "touch", "ran"]);
+    assert_eq!(done.code, 69, "{done:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(done.stderr.starts_with("tenure: "), "{done:?}");
+
+    let accepted = proxy.accepted();
+    let asking = place.start(&["run", "--url", &format!("{url}?ttl=1h&timeout=20m"), "name", "touch", "ran"]);
+    eventually("it is connected", || proxy.accepted() > accepted);
+    asking.signal(Signal::INT);
+    assert_eq!(asking.finish().code, 130);
+    assert!(!place.path("ran").exists());
+    place.assert_nothing_left();
+}
+
+#[test]
+fn away_while_it_waits_it_keeps_its_place_or_gives_up_after_a_ttl() {
+    let place = Place::on_redis();
+    let proxy = Proxy::new(place.server());
+    let holder = place.start_script(&[], "echo $$ > pid; while ! [ -e go ]; do sleep .02; done");
+    place.pid("pid");
+    let (url, run) =
+        (proxy.url(), |ttl, url| place.start(&["run", "--ttl", ttl, "--url", url, "name", "echo", "in"]));
+    let patient = run("1h", &url);
+    place.await_queue(1);
+    let hasty = run("1s", &url);
+    place.await_queue(2);
+    proxy.cut();
+    assert_eq!(hasty.finish().code, 69);
+    proxy.heal();
+    place.await_queue(1);
+    fs::write(place.path("go"), "").unwrap();
+    assert_eq!(holder.finish().code, 0);
+    let done = patient.finish();
+    assert_eq!((done.code, done.stdout.as_str()), (0, "in\n"), "{done:?}");
+    assert_eq!(place.leftovers(), [""; 0]);
+}
+
+// B4, R1.5
+#[test]
+fn killed_during_the_run_the_command_is_stopped_before_the_ttl_is_over() {
+    let place = Place::on_redis();
+    let running = start(&place, "4s");
+    let killed = SystemTime::now();
+    place.server().kill();
+    let done = assert_stopped_in_time(&place, running, killed, Duration::from_secs(4));
+    let why = done.stderr.lines().last().unwrap();
+    assert!(why.contains(&place.server().port().to_string()), "what is wrong: {done:?}");
+}
+
+// B4, R1.5
+#[test]
+fn silent_during_the_run_the_command_is_stopped_before_the_ttl_is_over() {
+    let place = Place::on_redis();
+    let running = start(&place, "4s");
+    let stopped = SystemTime::now();
+    place.server().stop();
+    assert_stopped_in_time(&place, running, stopped, Duration::from_secs(4));
+    place.server().cont();
+    assert!(place.end(&["run", "name", "true"]).code == 0, "it is free when the lease is over");
+}
+
+// B4
+#[test]
+fn restarted_in_time_the_command_goes_on() {
+    let place = Place::on(RedisServer::builder().aof_always().start());
+    let running = start(&place, "20s");
+    place.server().restart();
+    await_renewal(&place);
+    assert_goes_on(&place, running);
+    assert_eq!(place.leftovers(), [""; 0]);
+}
+
+// B4, R1.5
+#[test]
+fn restarted_without_its_data_the_command_is_stopped() {
+    let place = Place::on_redis();
+    let running = start(&place, "8s");
+    let restarted = SystemTime::now();
+    place.server().restart();
+    assert_stopped_in_time(&place, running, restarted, Duration::from_secs(8));
+}
+
+// B4
+#[test]
+fn silent_for_less_than_the_ttl_the_command_goes_on() {
+    let place = Place::on_redis();
+    let running = start(&place, "6s");
+    place.server().stop();
+    // Longer than a request waits for its answer, and shorter than the lease.
+    std::thread::sleep(Duration::from_secs(2));
+    place.server().cont();
+    await_renewal(&place);
+    assert_goes_on(&place, running);
+}
+
+// B4, R1.5
+#[test]
+fn a_deleted_key_stops_the_command_and_what_does_not_end_is_killed() {
+    let place = Place::on_redis();
+    let running = start(&place, "4s");
+    let deleted = SystemTime::now();
+    assert_eq!(place.server().command(&["DEL", "tenure:name"]).int(), 1);
+    let done = assert_stopped_in_time(&place, running, deleted, Duration::from_secs(4));
+    assert!(done.stderr.contains("; the command is stopped\n"), "{done:?}");
+    assert!(done.stderr.contains("tenure: command did not end in time and is killed\n"), "{done:?}");
+}
+
+// B4, R1.5
+#[test]
+fn a_key_that_is_overwritten_stops_the_command() {
+    let place = Place::on_redis();
+    let running = start(&place, "4s");
+    let taken = SystemTime::now();
+    place.server().command(&["SET", "tenure:name", "a lock of another library", "PX", "60000"]);
+    assert_stopped_in_time(&place, running, taken, Duration::from_secs(4));
+    assert!(place.inspect("name").is_held(), "the other's lock is left alone");
+}

@@ -8,28 +8,45 @@ use rustix::process::{Pid, Signal};
 
 use crate::support::{Place, Running, eventually, lives, parent, state};
 
-/// An interactive shell on a terminal of its own.
-struct Terminal {
+/// A shell on a terminal of its own.
+pub(super) struct Terminal {
     shell: Running,
     keys: ChildStdin,
 }
 
 impl Terminal {
-    fn open(place: &Place) -> Self {
-        let mut script = place.command("script");
-        script.args(["-q", "-c", "bash --norc --noprofile -i", "/dev/null"]).stdin(Stdio::piped());
-        let mut shell = place.spawn(script);
-        let keys = shell.stdin();
-        let mut terminal = Terminal { shell, keys };
+    /// With a shell that has jobs, and reads what is typed.
+    pub(super) fn open(place: &Place) -> Self {
+        let mut terminal = Terminal::run(place, "exec bash --norc --noprofile -i");
         terminal.type_keys(&format!("T={}\n", env!("CARGO_BIN_EXE_tenure")));
         terminal
     }
 
-    fn type_keys(&mut self, keys: &str) {
+    /// With a shell that runs this. `$T` is `tenure`.
+    pub(super) fn run(place: &Place, line: &str) -> Self {
+        let mut script = place.command("script");
+        script.args(["-q", "-c", line, "/dev/null"]).stdin(Stdio::piped());
+        script.env("T", env!("CARGO_BIN_EXE_tenure")).env("TERM", "xterm").env("SHELL", "/bin/sh");
+        let mut shell = place.spawn(script);
+        let keys = shell.stdin();
+        Terminal { shell, keys }
+    }
+
+    pub(super) fn type_keys(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    fn close(mut self) {
+    /// All that was written to it.
+    pub(super) fn shown(&self) -> String {
+        String::from_utf8(self.shell.shown()).unwrap()
+    }
+
+    /// When what it runs has ended.
+    pub(super) fn finish(self) -> String {
+        self.shell.finish().stdout
+    }
+
+    pub(super) fn close(mut self) {
         self.type_keys("exit\n");
         drop(self.keys);
         self.shell.finish();
@@ -130,7 +147,7 @@ fn control_z_and_control_c_while_a_name_is_kept() {
     let mut terminal = Terminal::open(&place);
     terminal.type_keys("$T run --min-hold 1h name -- sh -c 'echo $$ > pid; exit 4'; echo $? > code\n");
     let pid = place.pid("pid");
-    eventually("the command ends", || !lives(pid));
+    eventually("its end is seen", || state(pid).is_none());
     terminal.type_keys("\u{1a}");
     eventually("the shell sees it stopped", || place.read("code") == "147\n");
     assert_eq!(place.end(&["run", "-n", "name", "true"]).code, 75, "it is kept");

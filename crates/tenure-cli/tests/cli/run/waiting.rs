@@ -8,7 +8,8 @@ use crate::support::{Place, eventually, lives};
 #[test]
 fn a_busy_name_is_refused_with_who_holds_it_and_what_to_do() {
     let place = Place::new();
-    let holder = place.start_script(&["--label", "night\u{1b}ly"], "echo $$ > pid; sleep 600");
+    let holder = place
+        .start_script(&["--label", "night\u{1b}ly"], "echo $TENURE_FENCE > fence; echo $$ > pid; sleep 600");
     place.pid("pid");
     for (options, code) in
         [(&["-n"][..], 75), (&["-w", "0"], 75), (&["-w", ".05"], 75), (&["-n", "-E", "9"], 9)]
@@ -20,19 +21,31 @@ fn a_busy_name_is_refused_with_who_holds_it_and_what_to_do() {
         let user = place.command("id").arg("-un").output().unwrap().stdout;
         let user = String::from_utf8(user).unwrap();
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-        let who = format!("`name` is held by {}@{}, pid {}", user.trim(), host.trim(), holder.minder());
-        assert!(message.contains(&who), "{message}\nexpected {who}");
-        assert!(
-            message.contains("label `night\\u{1b}ly`"),
-            "nothing of it reaches the terminal: {message:?}"
-        );
-        assert!(message.contains("held since 20") && message.contains(" UTC, for "), "{message}");
-        let next = match options {
-            ["-w", "0"] => "to wait for it up to a minute, use -w 60s instead of -w 0\n",
-            ["-w", ..] => "to wait for as long as it takes, leave out -w\n",
-            _ => "to wait for it up to a minute, use -w 60s instead of -n\n",
-        };
-        assert!(message.ends_with(next), "{message}");
+        let fence = place.read("fence");
+        let fence = fence.trim();
+        let expected: [&str; 10] = [
+            &format!("`name` is held by {}@{}", user.trim(), host.trim()),
+            &format!("pid {}", holder.minder()),
+            // Nothing of it reaches the terminal.
+            "label `night\\u{1b}ly`",
+            "since 20",
+            "lease left ",
+            &format!("fence {fence}"),
+            "nobody else waits for it",
+            match options {
+                ["-w", "0"] => "to wait for it up to a minute: use -w 60s instead of -w 0",
+                ["-w", ..] => "to wait for as long as it takes: leave out -w",
+                _ => "to wait for it up to a minute: use -w 60s instead of -n",
+            },
+            "to see more: tenure status name",
+            &format!("to take it away from a holder that is dead: tenure break name --fence {fence}"),
+        ];
+        let lines: Vec<&str> = message.lines().collect();
+        assert_eq!(lines.len(), expected.len(), "{message}");
+        for (line, expected) in lines.iter().zip(expected) {
+            assert!(line.starts_with(&format!("tenure: {expected}")), "{message}\nexpected {expected}");
+        }
+        assert!(lines[3].contains(" UTC, for "), "{message}");
     }
     for options in [&["-n", "-E", "0"][..], &["-w", ".05", "-E", "0"]] {
         let done = place.end(&[&["run"], options, &["name", "--", "touch", "ran"]].concat());
@@ -50,8 +63,8 @@ fn who_waits_gets_the_name_when_it_is_free() {
     let place = Place::new();
     let holder = place.start_script(&[], "echo $$ > pid; sleep 600");
     place.pid("pid");
-    let waiting = place.start_script(&["-w", "1h"], "echo in >> seen");
-    let also_waiting = place.start_script(&[], "echo in >> seen");
+    let waiting = place.start_script(&["-q", "-w", "1h"], "echo in >> seen");
+    let also_waiting = place.start_script(&["-q"], "echo in >> seen");
     assert_eq!(place.read("seen"), "");
     holder.signal(Signal::TERM);
     for waiting in [waiting, also_waiting] {
@@ -66,7 +79,7 @@ fn who_waits_gets_the_name_when_it_is_free() {
 fn never_two_at_the_same_time() {
     let place = Place::new();
     let script = "echo $TENURE_FENCE >> fences; sleep .01";
-    let all: Vec<_> = (0..20).map(|_| place.start_script(&[], script)).collect();
+    let all: Vec<_> = (0..20).map(|_| place.start_script(&["-q"], script)).collect();
     for running in all {
         let done = running.finish();
         assert_eq!((done.code, done.stderr.as_str()), (0, ""));
@@ -115,7 +128,7 @@ fn interrupted_while_waiting_it_leaves_the_queue() {
         busy.contains(&format!("tenure: {count} waiting for it"))
     };
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129), (Signal::USR1, 138)] {
-        let waiting = place.start(&["run", "name", "--", "touch", "ran"]);
+        let waiting = place.start(&["run", "-q", "name", "--", "touch", "ran"]);
         eventually("it is in the queue", || is_queued("1"));
         // These change nothing.
         waiting.signal(Signal::WINCH);
@@ -158,4 +171,99 @@ fn a_signal_that_is_ignored_is_ignored_by_all() {
     let done = waiting.finish();
     let ignored = done.stdout.trim().strip_prefix("SigIgn:\t").unwrap();
     assert_eq!((done.code, u64::from_str_radix(ignored, 16).unwrap() & 1), (0, 1), "{done:?}");
+}
+
+// R4.1
+#[test]
+fn without_a_terminal_a_wait_is_told_in_one_line() {
+    for place in [Place::new(), Place::on_redis()] {
+        let holder = place.start_script(&["--label", "night\u{1b}ly"], "echo $$ > pid; sleep 600");
+        place.pid("pid");
+        let silent = [
+            place.start(&["run", "-q", "name", "true"]),
+            place.start(&["run", "-E", "0", "-w", "1h", "name", "true"]),
+        ];
+        eventually("they are in the queue", || {
+            place.end(&["run", "-n", "name", "true"]).stderr.contains("tenure: 2 waiting for it\n")
+        });
+        let first = place.start(&["run", "name", "true"]);
+        eventually("it says so", || first.said().ends_with('\n'));
+        let second = place.start(&["run", "name", "true"]);
+        eventually("it says so", || second.said().ends_with('\n'));
+        let who = format!(", pid {}, label `night\\u{{1b}}ly`, for ", holder.minder());
+        for (waiting, position) in [(&first, "3 of 3"), (&second, "4 of 4")] {
+            let said = waiting.said();
+            assert_eq!(said.lines().count(), 1, "{said}");
+            assert!(said.starts_with(&format!("tenure: waiting for `name`; {position}")), "{said}");
+            assert!(said.contains(&who) && said.contains("; lease left "), "{said}");
+        }
+        holder.signal(Signal::TERM);
+        for waiting in [first, second] {
+            let done = waiting.finish();
+            assert_eq!((done.code, done.stderr.lines().count()), (0, 1), "{done:?}");
+        }
+        for waiting in silent {
+            let done = waiting.finish();
+            assert_eq!((done.code, done.stderr.as_str()), (0, ""), "cron would mail it");
+        }
+    }
+}
+
+// R4.1
+#[test]
+fn more_is_said_or_nothing() {
+    let place = Place::new();
+    let holder = place.start_script(&["-v"], "echo $TENURE_FENCE > fence; echo $$ > pid; sleep 600");
+    place.pid("pid");
+    let waiting = place.start(&["run", "--verbose", "name", "true"]);
+    let busy = place.end(&["run", "-q", "-n", "name", "true"]);
+    assert_eq!((busy.code, busy.stderr.as_str()), (75, ""));
+    holder.signal(Signal::TERM);
+    let held = holder.finish().stderr;
+    let lines: Vec<&str> = held.lines().collect();
+    let acquired = format!("tenure: acquired `name` with fence {}, after ", place.read("fence").trim());
+    assert!(lines.len() == 3 && lines[0] == "tenure: waiting for `name`", "{held}");
+    assert!(lines[1].starts_with(&acquired), "{held}");
+    assert!(lines[2].starts_with("tenure: gave `name` back, held for "), "{held}");
+    let waited = waiting.finish().stderr;
+    assert!(
+        waited.starts_with("tenure: waiting for `name`\n") && waited.contains("tenure: acquired"),
+        "{waited}"
+    );
+
+    let quiet = |args: &[&str]| place.end(&[&["run", "--quiet"], args].concat());
+    assert_eq!(quiet(&["name", "no-such-command"]).stderr, "");
+    assert_eq!(quiet(&["name", "sh", "-c", "echo own >&2"]).stderr, "own\n");
+    assert_eq!(quiet(&["--url", "file:///proc/tenure", "name", "true"]).stderr, "");
+    for wrong in [&["", "true"][..], &["--ttl", "1", "--bogus", "name"], &["--url", "x:", "name", "true"]] {
+        let done = quiet(wrong);
+        assert!(
+            done.code == 64 && done.stderr.starts_with("tenure: "),
+            "a wrong command line is told: {done:?}"
+        );
+    }
+}
+
+/// What is to be typed next is typed, by a shell.
+#[test]
+fn the_next_command_names_what_is_held() {
+    let place = Place::new();
+    for name in ["it's a b", "-n", "$HOME", "a\nb"] {
+        let holder = place.start(&["run", "--", name, "sh", "-c", "echo $$ > pid; exec sleep 600"]);
+        place.pid("pid");
+        let busy = place.end(&["run", "-n", "--", name, "true"]).stderr;
+        let command = busy.lines().find_map(|line| line.strip_prefix("tenure: to see more: tenure status "));
+        let mut shell = place.command("bash");
+        shell.args(["-c", &format!("set -- {}; shift $(($# - 1)); printf %s \"$1\"", command.unwrap())]);
+        assert_eq!(place.spawn(shell).finish().stdout, name, "{busy}");
+        let url = place.url();
+        let busy = place.end(&["run", "--url", &url, "-n", "--", name, "true"]).stderr;
+        assert!(
+            busy.contains("tenure status ") && busy.contains(" --url …") && !busy.contains(&url),
+            "{busy}"
+        );
+        holder.signal(Signal::TERM);
+        holder.finish();
+        std::fs::remove_file(place.path("pid")).unwrap();
+    }
 }

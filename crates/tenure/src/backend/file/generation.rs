@@ -70,7 +70,7 @@ impl Generation {
             if image.is_damaged {
                 return Err(corrupt());
             }
-            if state.clock != place.clock && !state.is_empty() {
+            if state.clock != place.clock && !state.is_vacant() {
                 return Err(Error::unsupported(format!(
                     "{} is in use from another time namespace, whose clock differs; use a directory for each",
                     place.dir.path().display()

@@ -141,6 +141,11 @@ impl Connector {
         self.client.get_connection_info().addr()
     }
 
+    /// The user that the URL names.
+    pub(super) fn user(&self) -> Option<&str> {
+        self.client.get_connection_info().redis_settings().username()
+    }
+
     /// Whether the URL has one.
     pub(super) fn has_password(&self) -> bool {
         self.client.get_connection_info().redis_settings().password().is_some()

@@ -22,16 +22,17 @@ use crate::error::{Error, ErrorKind};
 use crate::finding::{Finding, Verdict};
 
 /// How long replicas have to say that they know of a lock.
-const LONGEST_REPLICATION: Duration = Duration::from_millis(100);
+const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
 
 /// Looks at everything.
 pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> {
     let start = Instant::now();
     let mut line = client.link.line().await?;
-    let facts = Facts::ask(&mut line.connection, &client.ear.keys).await?;
+    let facts = Facts::ask(&mut line, &client.ear.keys).await?;
     let connector = &client.link.connector;
-    let remedies = Remedies::new(connector, &client.ear.keys, facts.user.as_deref());
-    let store = format!("{} at {}, asked in {}", facts.product(), connector.address, shown(start.elapsed()));
+    let remedies = Remedies::new(connector, &client.ear.keys, facts.user.as_deref().or(connector.user()));
+    let store =
+        format!("server at {} answered all questions in {}", connector.address, shown(start.elapsed()));
     let mut findings = vec![Finding::fit("store", store)];
     findings.push(checks::version(&facts));
     findings.push(checks::role(&facts));
@@ -87,19 +88,19 @@ impl Rehearsal {
     /// As findings, with what the server said, and what to allow.
     fn findings(&self, remedies: &Remedies) -> Vec<Finding> {
         let mut findings = self.rehearsed.findings();
-        let is_denied = |error: &Error| error.kind() == ErrorKind::Denied;
         for finding in findings.iter_mut().filter(|finding| finding.verdict > Verdict::Fit) {
-            let said = match finding.check {
-                "hand-over" => self.unheard.as_ref(),
-                "loss" => self.untracked.as_ref(),
+            let said = match (finding.check, &self.rehearsed.lease) {
+                ("hand-over", _) => self.unheard.clone(),
+                ("loss", _) => self.untracked.clone(),
+                (_, Err(error)) if error.kind() == ErrorKind::Denied => Some(error.to_string()),
                 _ => None,
             };
-            if let Some(said) = said {
-                finding.reason = format!("{} ({})", finding.reason, said.replace("; ", ", "));
+            let Some(said) = said else { continue };
+            if !finding.reason.contains("permission") {
+                finding.reason =
+                    format!("{} ({})", finding.reason, said.split("; ").next().unwrap_or_default());
             }
-            if said.is_some() || self.rehearsed.lease.as_ref().is_err_and(is_denied) {
-                finding.remedy = Some(remedies.permissions());
-            }
+            finding.remedy = Some(remedies.permit(&said));
         }
         findings
     }

@@ -55,6 +55,11 @@ impl Keys {
         ["fence", "queue", "beats"].map(|what| Beside { lock, what })
     }
 
+    /// The side key that remembers which lease was ended by force: only those who use force, or look, know of it.
+    pub(super) fn broken(lock: &str) -> Beside<'_> {
+        Beside { lock, what: "broken" }
+    }
+
     pub(super) fn channels(&self) -> &Arc<str> {
         &self.channels
     }
@@ -123,6 +128,7 @@ mod tests {
             Keys::beside(&lock).map(|key| key.to_string()),
             ["{tenure:orders/42}:fence", "{tenure:orders/42}:queue", "{tenure:orders/42}:beats"]
         );
+        assert_eq!(Keys::broken(&lock).to_string(), "{tenure:orders/42}:broken");
         assert_eq!(
             keys.channel(&SessionId::parse("0123456789abcdef").unwrap()),
             "tenure:grants:0123456789abcdef"
@@ -149,7 +155,7 @@ mod tests {
     fn what_others_wrote_is_no_name_of_ours() {
         let keys = Keys::new("");
         assert_eq!(keys.name("orders/42"), Some(name("orders/42")), "a lock of another library is a lock");
-        for other in ["{orders/42}:fence", "%7b", "100%", "", "a{b}"] {
+        for other in ["{orders/42}:fence", "{orders/42}:broken", "%7b", "100%", "", "a{b}"] {
             assert_eq!(keys.name(other), None, "{other}");
         }
         assert_eq!(Keys::new("tenure:").name("other:a"), None);

@@ -116,15 +116,19 @@ impl Call {
     }
 
     fn command(&self, verb: &str, script: &str, more: usize) -> Cmd {
-        let mut cmd = Cmd::with_capacity(MOST_WORDS, more + 4 * self.lock.len() + USUAL_BYTES);
+        let mut cmd = Cmd::with_capacity(MOST_WORDS, more + 5 * self.lock.len() + USUAL_BYTES);
         cmd.arg(verb).arg(script);
         if let Op::Renew { token, ttl } | Op::Detach { token, ttl } = &self.op {
             cmd.arg(1).arg(&self.lock).arg(token.as_str()).arg(millis(*ttl));
             return cmd;
         }
-        cmd.arg(4).arg(&self.lock);
+        let tells_of_force = matches!(self.op, Op::TakeOver { .. } | Op::Break { .. } | Op::Inspect);
+        cmd.arg(if tells_of_force { 5 } else { 4 }).arg(&self.lock);
         for key in Keys::beside(&self.lock) {
             cmd.write_arg_fmt(key);
+        }
+        if tells_of_force {
+            cmd.write_arg_fmt(Keys::broken(&self.lock));
         }
         cmd.arg(&*self.channels);
         match &self.op {
@@ -183,7 +187,7 @@ pub(super) fn answer(value: Value) -> Result<(Answer, Option<String>), Error> {
             let holder = parts.token()?;
             let (fence, left) = (parts.number()?, parts.left()?);
             let holding = holder.map(|token| Holding { token, fence, left });
-            Reply::Seen { holding, waiters: parts.waiters()? }
+            Reply::Seen { holding, waiters: parts.waiters()?, broken: parts.number_or_nil()? }
         }
         other => return Err(fault::unexpected(&Value::SimpleString(other.to_owned()))),
     };

@@ -10,7 +10,7 @@ use redis::{ServerError, Value};
 #[derive(Debug, Default)]
 pub(super) struct Server {
     /// Major and minor.
-    version: Option<(u32, u32)>,
+    pub(super) version: Option<(u32, u32)>,
     pub(super) is_replica: bool,
     /// Its clock then, in µs.
     pub(super) time: Option<u64>,

@@ -259,9 +259,11 @@ proptest! {
                 Event::Do(draft) => { let op = store.op(draft); store.apply(op); }
             }
         }
-        // The longest ttl, a lapse, and what the clock was set back by.
+        // The longest ttl, a lapse, and what the clock was set back by; then what is remembered of force.
         store.pass(10_000 + 1_500 + 4 * 5_000 + 1);
         prop_assert!(store.record.is_idle(store.now));
+        store.pass(60_000);
+        prop_assert!(store.record.is_over(store.now));
         let (_, wakes) = store.apply(Op::Leave { token: token(u8::MAX) });
         prop_assert_eq!(wakes, vec![]);
         prop_assert_eq!(&store.record, &Record::new(store.record.last_fence()));

@@ -167,6 +167,59 @@ fn a_break_compares_token_and_fence() {
 
 // R4.2
 #[test]
+fn what_was_ended_by_force_is_shown_for_a_minute() {
+    let mut store = Store::new();
+    let first = fence(store.join("a"));
+    store.join("b");
+    assert_eq!(
+        (store.break_lease("a", first + 1), store.broken()),
+        (not_held("a"), None),
+        "nothing was ended"
+    );
+    store.break_lease("a", first);
+    assert_eq!(store.broken(), Some(first));
+    let second = store.holding().expect("b was next").fence;
+    store.break_lease("a", first);
+    assert_eq!(store.pass(500).broken(), Some(first), "broken again is broken once");
+    let third = fence(store.take_over("x"));
+    assert_eq!(store.broken(), Some(second));
+    assert_eq!(
+        (fence(store.pass(10).take_over("x")), store.broken()),
+        (third, Some(second)),
+        "not by itself"
+    );
+    store.release("x", third);
+    assert!(store.record.is_idle(store.now) && !store.record.is_over(store.now), "nobody's, and remembered");
+    store.pass(59_990);
+    assert_eq!(store.broken(), Some(second));
+    store.pass(1);
+    assert_eq!(store.broken(), None);
+    assert!(store.record.is_over(store.now));
+    store.leave("nobody");
+    assert_eq!(store.record, Record::new(store.record.last_fence()), "the next touch forgets it");
+}
+
+// R4.2
+#[test]
+fn what_ended_otherwise_was_not_broken() {
+    let mut store = Store::new();
+    let first = fence(store.join("a"));
+    store.detach("a");
+    fence(store.adopt("a", "b"));
+    assert_eq!(store.broken(), None, "adopted");
+    store.release("b", first);
+    assert_eq!(store.broken(), None, "released");
+    fence(store.take_over("c"));
+    assert_eq!(store.broken(), None, "it was free");
+    store.pass(10_001);
+    fence(store.take_over("d"));
+    assert_eq!(store.broken(), None, "it had expired");
+    store.death("d");
+    assert_eq!(store.broken(), None, "it died");
+}
+
+// R4.2
+#[test]
 fn inspecting_changes_nothing() {
     let mut store = Store::new();
     assert_eq!(store.holding(), None);

@@ -13,6 +13,7 @@ use super::traces::{all_keys, until, until_clean};
 use crate::answers::operation::Operation;
 
 const DAY: i64 = 86_400_000;
+const MINUTE: i64 = 60_000;
 const NAMES: u64 = 40;
 const TASKS: u64 = 24;
 const TURNS: u64 = 12;
@@ -103,6 +104,54 @@ async fn fences_are_gone_after_a_day() {
     assert_eq!(all_keys(&server), ["{tenure:orders/42}:fence"]);
     server.set_clock_offset((DAY + 1_000) * 1_000);
     until("the fence has expired", || all_keys(&server).is_empty()).await;
+}
+
+// R4.2: what was ended by force is remembered for a minute, and only by those who used force.
+#[tokio::test]
+async fn a_trace_of_force_is_gone_after_a_minute() {
+    let server = RedisServer::builder().clock().start();
+    let domain = Domain::open(server.url()).await.expect("it runs");
+    let guard = domain.lock("orders/42").acquire().await.expect("it is free");
+    let taken = domain.lock("orders/42").take_over().await.expect("it runs");
+    let broken = "{tenure:orders/42}:broken";
+    assert_eq!(server.command(&["GET", broken]).text(), guard.fence().to_string());
+    let life = server.command(&["PTTL", broken]).int();
+    assert!(life > 0 && life <= MINUTE, "{life} ms");
+    drop(guard);
+    taken.release().await.expect("it runs");
+    assert_eq!(all_keys(&server), [broken, "{tenure:orders/42}:fence"]);
+    server.set_clock_offset((MINUTE + 1_000) * 1_000);
+    until("the trace has expired", || all_keys(&server) == ["{tenure:orders/42}:fence"]).await;
+    assert_eq!(domain.inspect("orders/42").await.expect("it runs").broken, None);
+}
+
+// R4.2, B2: to look at many names costs a few round trips, and the server tracks none of them.
+#[tokio::test]
+async fn a_list_of_many_names_asks_in_batches() {
+    let server = RedisServer::start();
+    let holder = Domain::open(server.url()).await.expect("it runs");
+    let mut guards = Vec::new();
+    for number in 0..300 {
+        let lock = holder.lock(format!("orders/{number:03}")).ttl(Duration::from_secs(600)).no_renewal();
+        guards.push(lock.acquire().await.expect("it is free"));
+    }
+    let watcher = Domain::open(server.url()).await.expect("it runs");
+    // From here on the scripts are known.
+    assert_eq!(watcher.list("orders/00").await.expect("it runs").len(), 10);
+    let count = |section: &str, field: &str| -> i64 {
+        let info = server.command(&["INFO", section]).text();
+        let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        value.expect("a field of INFO").parse().expect("a number")
+    };
+    // A key is tracked once for each client that has it tracked.
+    until("each lease is tracked by its holder", || count("stats", "tracking_total_items") == 300).await;
+    let reads = count("stats", "total_reads_processed");
+    let names: Vec<_> =
+        watcher.list("").await.expect("it runs").into_iter().map(|status| status.name).collect();
+    let reads = count("stats", "total_reads_processed") - reads;
+    assert_eq!(names, (0..300).map(|number| format!("orders/{number:03}")).collect::<Vec<_>>());
+    assert!(reads < 60, "{reads} reads for 300 names");
+    assert_eq!(count("stats", "tracking_total_items"), 300, "who looks has nothing tracked");
 }
 
 // B1: a lease that is held for days has its fence at the end of them.

@@ -21,7 +21,8 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// The keys of locks that are held or waited for, under the usual prefix, in order.
 pub(crate) fn keys(server: &RedisServer) -> Vec<String> {
     let mut keys = all_keys(server);
-    keys.retain(|key| key.contains("tenure:") && !key.ends_with("}:fence"));
+    let is_only_remembered = |key: &str| key.ends_with("}:fence") || key.ends_with("}:broken");
+    keys.retain(|key| key.contains("tenure:") && !is_only_remembered(key));
     keys
 }
 
@@ -35,7 +36,7 @@ pub(crate) fn all_keys(server: &RedisServer) -> Vec<String> {
 
 /// Waits until nobody holds anything or waits for anything.
 pub(crate) async fn until_clean(server: &RedisServer) {
-    until("only fences are left on the server", || keys(server).is_empty()).await;
+    until("only what is remembered is left on the server", || keys(server).is_empty()).await;
 }
 
 /// Waits until the lease has been renewed in the background: what is left of it grows.

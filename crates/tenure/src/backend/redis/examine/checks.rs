@@ -87,9 +87,9 @@ pub(super) fn user(facts: &Facts, connector: &Connector, remedies: &Remedies) ->
         ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => !is_this_machine(host),
         _ => false,
     };
-    let user = match &facts.user {
+    let user = match facts.user.as_deref().or(connector.user()) {
         Some(user) => format!("user {user}"),
-        None => "a user whose name may not be asked for".to_owned(),
+        None => "the default user".to_owned(),
     };
     match connector.has_password() {
         true => Finding::fit("user", format!("{user}, with a password")),
@@ -113,7 +113,7 @@ pub(super) fn info(facts: &Facts, remedies: &Remedies) -> Option<Finding> {
             "info",
             "the user may not ask INFO: eviction, persistence, replicas and connections are not known",
         )
-        .remedy(remedies.permissions())
+        .remedy(remedies.permit(""))
     })
 }
 
@@ -180,8 +180,9 @@ pub(super) fn replicas(facts: &Facts, acknowledged: Option<u64>, remedies: &Reme
     let connected = facts.number("connected_slaves")?;
     let needed = facts.setting("min-replicas-to-write").and_then(|number| number.parse::<u64>().ok());
     let at_least = |number: &str| remedies.set(&[("min-replicas-to-write", number)]);
-    let known =
-        acknowledged.map(|count| format!(", of which {count} knew of a lock at once")).unwrap_or_default();
+    let known = acknowledged
+        .map(|count| format!(", of which {count} knew of a lock within a second"))
+        .unwrap_or_default();
     let good = facts.number("min_slaves_good_slaves").unwrap_or(connected);
     Some(match (connected, needed) {
         (_, Some(needed)) if good < needed => Finding::unfit(
@@ -227,6 +228,6 @@ pub(super) fn listing(facts: &Facts, remedies: &Remedies) -> Finding {
     match &facts.scan_refused {
         None => Finding::fit("listing", "names can be listed"),
         Some(why) => Finding::doubtful("listing", format!("names can't be listed ({why})"))
-            .remedy(remedies.permissions()),
+            .remedy(remedies.permit(why)),
     }
 }

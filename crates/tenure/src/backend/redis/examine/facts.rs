@@ -10,6 +10,7 @@ use redis::{Cmd, Pipeline, Value};
 
 use super::super::fault;
 use super::super::keys::Keys;
+use super::super::link::Line;
 use super::super::server::{micros, parse_version, string};
 use crate::error::Error;
 
@@ -33,6 +34,8 @@ pub(super) struct ClockFact {
 pub(super) struct Facts {
     pub(super) info: Option<String>,
     settings: [Option<String>; 3],
+    /// The version as `HELLO` told it.
+    greeting: Option<(u32, u32)>,
     pub(super) user: Option<String>,
     pub(super) clock: Option<ClockFact>,
     /// Why names can't be listed.
@@ -40,7 +43,8 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) async fn ask(connection: &mut MultiplexedConnection, keys: &Keys) -> Result<Self, Error> {
+    pub(super) async fn ask(line: &mut Line, keys: &Keys) -> Result<Self, Error> {
+        let connection = &mut line.connection;
         let mut questions = Pipeline::new();
         questions.cmd("INFO").cmd("ACL").arg("WHOAMI");
         // One key is looked at, whatever there is.
@@ -64,6 +68,7 @@ impl Facts {
             },
             settings: std::array::from_fn(|nth| settings.get(nth).and_then(setting)),
             clock: clock(connection).await,
+            greeting: line.server.version,
         })
     }
 
@@ -91,13 +96,16 @@ impl Facts {
         match (self.field("valkey_version"), self.field("redis_version")) {
             (Some(version), _) => format!("valkey {version}"),
             (None, Some(version)) => format!("redis {version}"),
-            (None, None) => "redis".to_owned(),
+            (None, None) => match self.greeting {
+                Some((major, minor)) => format!("redis {major}.{minor}"),
+                None => "redis of an unknown version".to_owned(),
+            },
         }
     }
 
     /// Major and minor, as Redis counts them.
     pub(super) fn version(&self) -> Option<(u32, u32)> {
-        parse_version(self.field("redis_version")?)
+        self.field("redis_version").and_then(parse_version).or(self.greeting)
     }
 
     pub(super) fn replicas(&self) -> u64 {

@@ -26,7 +26,7 @@ impl Remedies {
             ConnectionAddr::Tcp(host, port) => format!("redis-cli -h {} -p {port}", quoted(host)),
             _ => "redis-cli".to_owned(),
         };
-        let user = quoted(user.unwrap_or("USER"));
+        let user = quoted(user.unwrap_or("default"));
         Remedies { cli, prefix: keys.prefix().to_owned(), user }
     }
 
@@ -36,11 +36,18 @@ impl Remedies {
         lines.collect::<Vec<_>>().join(" && ")
     }
 
-    /// Allows the user all that is needed.
-    pub(super) fn permissions(&self) -> String {
+    /// Allows the user what the server refused with these words: all commands, the keys, or the channels. Not all three at once: who has all keys
+    /// can't be given some, and the server would refuse the rest of the line with it.
+    pub(super) fn permit(&self, refusal: &str) -> String {
         let pattern = |before: &str| quoted(&format!("{before}{}*", self.prefix));
-        let [locks, others, channels] = ["~", "~{", "&"].map(pattern);
-        format!("{} acl setuser {} {locks} {others} {channels} {COMMANDS}", self.cli, self.user)
+        let rules = if refusal.contains("channel") {
+            pattern("&")
+        } else if refusal.contains(" key") {
+            format!("{} {}", pattern("~"), pattern("~{"))
+        } else {
+            COMMANDS.to_owned()
+        };
+        format!("{} acl setuser {} {rules}", self.cli, self.user)
     }
 }
 

@@ -8,4 +8,5 @@ if holder ~= ARGV[2] or start_of(last) ~= tonumber(ARGV[3]) then
   return { now, 'not_held', holder or settle(), unpublished }
 end
 vacate(last)
+remember_broken(last)
 return { now, 'done', unpublished }

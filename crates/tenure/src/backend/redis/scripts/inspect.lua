@@ -1,7 +1,8 @@
 -- Looks, and changes nothing.
 --
--- KEYS  1: lock · 2: fence · 3: queue · 4: beats
--- Returns the server's time (µs), then  seen, holder or nil, its fence, ms left, the waiters that are alive, each with its place (µs)
+-- KEYS  1: lock · 2: fence · 3: queue · 4: beats · 5: broken
+-- Returns the server's time (µs), then  seen, holder or nil, its fence, ms left, the waiters that are alive, each with its place (µs),
+--          the fence of the lease that was last ended by force or nil
 
 local RANGE, LAPSE = 64, 1500000
 
@@ -15,4 +16,5 @@ for i = 1, #queue, 2 do
     table.insert(waiters, place)
   end
 end
-return { now, 'seen', call('GET', KEYS[1]), math.max(last - RANGE + 1, 0), call('PTTL', KEYS[1]), waiters }
+local start, broken = math.max(last - RANGE + 1, 0), tonumber(call('GET', KEYS[5])) or false
+return { now, 'seen', call('GET', KEYS[1]), start, call('PTTL', KEYS[1]), waiters, broken }

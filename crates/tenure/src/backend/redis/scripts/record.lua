@@ -1,6 +1,7 @@
 -- What the operations on a name are made of: the Lua side of src/record/transitions.rs. It stands before each of them, behind clock.lua.
 --
 -- KEYS  lock: the holder's token, with PX · fence: the last fence that is used or reserved
+--       broken, for those that use force: the fence that started the range of the lease that was last ended by it
 --       queue: waiter's token -> place · beats: waiter's token -> "last beat (µs), ttl (ms), whether it polls (0, 1)"
 -- ARGV  1: what stands before a session's id in the name of its channel; the rest is said by each operation
 -- Every script returns the server's time (µs) first, or nil where it did not look at its clock, then a word, then what belongs to it.
@@ -9,7 +10,7 @@
 local LOCK, FENCE, QUEUE, BEATS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local CHANNELS = ARGV[1]
 local RANGE, PROBATION, LAPSE, TWO_BEATS = 64, 1000, 1500000, 800000
-local FENCE_LIFE, QUEUE_LIFE = 86400000, 30000
+local FENCE_LIFE, QUEUE_LIFE, REMEMBERED = 86400000, 30000, 60000
 
 local unpublished
 
@@ -99,6 +100,11 @@ local function settle(last, silence, asker)
   end
   if is_reserved then set_last(last) end
   return false, is_reserved
+end
+
+-- The lease under these fences was ended by force: it is shown for a while. Only after what may fail.
+local function remember_broken(last)
+  call('SET', KEYS[5], start_of(last), 'PX', REMEMBERED)
 end
 
 -- The lease is given up by its holder or for it, with its last fence: the next waiter's turn. Whether that reserved fences.

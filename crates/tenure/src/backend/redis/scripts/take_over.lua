@@ -7,6 +7,9 @@ local token, ttl = ARGV[2], tonumber(ARGV[3])
 local floor, not_after = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 if now > not_after then return { now, 'late' } end
-if call('GET', LOCK) == token then return extend(ttl, floor) end
+local holder, last = call('GET', LOCK), last_fence()
+if holder == token then return extend(ttl, floor) end
 dequeue(token)
-return grant(token, ttl, floor)
+local granted = grant(token, ttl, floor)
+if holder then remember_broken(last) end
+return granted

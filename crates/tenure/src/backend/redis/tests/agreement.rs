@@ -44,9 +44,9 @@ fn the_scripts_are_the_record() {
         return;
     }
     assert!(tally.unjudged * 2 < tally.stories, "most stories are judged to their end: {tally:?}");
-    for what in ["granted", "waiting", "busy", "not held", "done", "too late", "seen"]
+    for what in ["granted", "waiting", "busy", "not held", "done", "too late", "seen", "seen broken"]
         .into_iter()
-        .chain(["lock", "fence", "queue", "messages", "deaths"])
+        .chain(["lock", "fence", "queue", "broken", "messages", "deaths"])
     {
         assert!(tally.seen.get(what).is_some_and(|count| *count > 10), "{what} was hardly seen: {tally:?}");
     }

@@ -66,7 +66,8 @@ pub(super) fn kind(reply: &Reply) -> &'static str {
         Reply::NotHeld { .. } => "not held",
         Reply::Done => "done",
         Reply::TooLate => "too late",
-        Reply::Seen { .. } => "seen",
+        Reply::Seen { broken: None, .. } => "seen",
+        Reply::Seen { broken: Some(_), .. } => "seen broken",
     }
 }
 

@@ -43,11 +43,11 @@ pub(super) struct Mirror {
     name: Name,
     keys: Keys,
     record: Record,
-    /// When the side keys end; that of the lock is in the record.
+    /// When the side keys end; those of the lock and of what was broken are in the record.
     fence_ends: Option<End>,
     queue_ends: Option<End>,
     beats_ends: Option<End>,
-    lock_slack: u64,
+    record_slack: u64,
     /// The places that tokens were last told.
     places: BTreeMap<Token, u64>,
 }
@@ -61,7 +61,7 @@ impl Mirror {
             fence_ends: None,
             queue_ends: None,
             beats_ends: None,
-            lock_slack: 0,
+            record_slack: 0,
             places: BTreeMap::new(),
         }
     }
@@ -116,9 +116,11 @@ impl Mirror {
 
     /// The last milliseconds of all keys.
     fn ends(&self) -> Vec<u64> {
-        let lock = Parts::of(&self.record).holder.map(|(_, end)| end);
+        let parts = Parts::of(&self.record);
+        let inside = [parts.holder.map(|(_, end)| end), parts.broken.map(|(_, end)| end)];
         let sides = [self.fence_ends, self.queue_ends, self.beats_ends];
-        lock.into_iter().chain(sides.into_iter().flatten().map(|end| end.at_least)).collect()
+        let sides = sides.into_iter().flatten().map(|end| end.at_least);
+        inside.into_iter().flatten().chain(sides).collect()
     }
 
     /// Ends the keys whose time is over, for good: a record that was only looked at would see its holder again once the clock is set
@@ -127,6 +129,9 @@ impl Mirror {
         let (mut parts, mut ended) = (Parts::of(&self.record), Vec::new());
         if parts.holder.take_if(|(_, end)| *end < now).is_some() {
             ended.push("lock");
+        }
+        if parts.broken.take_if(|(_, end)| *end < now).is_some() {
+            ended.push("broken");
         }
         if self.fence_ends.take_if(|end| end.at_least < now).is_some() {
             parts.last = 0;
@@ -203,15 +208,19 @@ impl Mirror {
         } else if beats && *reply != Reply::TooLate {
             (self.queue_ends, self.beats_ends) = (Some(span.life(QUEUE_LIFE)), Some(span.life(QUEUE_LIFE)));
         }
-        self.lock_slack = span.looked - span.at;
+        self.record_slack = span.looked - span.at;
     }
 
     /// Compares the keys, and goes on with the ends that they really have.
     fn compare_keys(&mut self, stored: &Stored) -> Result<(), String> {
         let mut parts = Parts::of(&self.record);
         equal("holder", &stored.lock.0, &parts.holder.as_ref().map(|(token, _)| token.clone()))?;
-        let lock_ends = parts.holder.as_ref().map(|(_, end)| End { at_least: *end, slack: self.lock_slack });
+        let lock_ends =
+            parts.holder.as_ref().map(|(_, end)| End { at_least: *end, slack: self.record_slack });
         let lock_ends = same_end("lease", stored.lock.1, lock_ends)?;
+        equal("broken", &stored.broken.0, &parts.broken.map(|(fence, _)| fence))?;
+        let broken_ends = parts.broken.map(|(_, end)| End { at_least: end, slack: self.record_slack });
+        let broken_ends = same_end("broken", stored.broken.1, broken_ends)?;
         equal("fence", &stored.fence.0, &self.fence_ends.map(|_| parts.last))?;
         self.fence_ends = same_end("fence", stored.fence.1, self.fence_ends)?;
         let queue: Vec<_> = parts.queue.iter().map(|waiter| (waiter.token.clone(), waiter.place)).collect();
@@ -223,9 +232,12 @@ impl Mirror {
         });
         equal("beats", &stored.beats.0, &beats.collect())?;
         self.beats_ends = same_end("beats", stored.beats.1, self.beats_ends)?;
-        let ends = [lock_ends, self.fence_ends, self.queue_ends, self.beats_ends];
+        let ends = [lock_ends, self.fence_ends, self.queue_ends, self.beats_ends, broken_ends];
         equal("number of keys", &stored.keys, &ends.iter().flatten().count())?;
         if let (Some((_, end)), Some(real)) = (&mut parts.holder, lock_ends) {
+            *end = real.at_least;
+        }
+        if let (Some((_, end)), Some(real)) = (&mut parts.broken, broken_ends) {
             *end = real.at_least;
         }
         self.record = parts.record();

@@ -13,6 +13,8 @@ pub(super) struct Parts {
     /// And its last millisecond.
     pub(super) holder: Option<(String, u64)>,
     pub(super) queue: Vec<Waiter>,
+    /// The fence that was last broken, and the last millisecond at which that is remembered.
+    pub(super) broken: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -35,13 +37,14 @@ impl Parts {
     fn read(bytes: &mut Bytes<'_>) -> Option<Self> {
         let (last, is_held) = (bytes.u64()?, bytes.u8()? != 0);
         let holder = if is_held { Some((bytes.text()?.to_owned(), bytes.u64()?)) } else { None };
+        let broken = if bytes.u8()? != 0 { Some((bytes.u64()?, bytes.u64()?)) } else { None };
         let waiters = 0..bytes.u32()?;
         let queue = waiters.map(|_| {
             let (token, place, beat) = (bytes.text()?.to_owned(), bytes.u64()?, bytes.u64()?);
             Some(Waiter { token, place, beat, ttl: bytes.u64()?, polls: bytes.u8()? != 0 })
         });
         let queue = queue.collect::<Option<_>>()?;
-        Some(Parts { last, holder, queue })
+        Some(Parts { last, holder, queue, broken })
     }
 
     pub(super) fn record(&self) -> Record {
@@ -51,6 +54,11 @@ impl Parts {
         if let Some((token, expires)) = &self.holder {
             bytes.put_text(token);
             bytes.put_u64(*expires);
+        }
+        bytes.put_u8(self.broken.is_some().into());
+        if let Some((fence, until)) = self.broken {
+            bytes.put_u64(fence);
+            bytes.put_u64(until);
         }
         bytes.put_u32(u32::try_from(self.queue.len()).expect("a short queue"));
         for waiter in &self.queue {

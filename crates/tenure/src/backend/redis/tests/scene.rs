@@ -16,6 +16,7 @@ pub(super) const LOCK: &str = "tenure:orders/42";
 pub(super) const FENCE: &str = "{tenure:orders/42}:fence";
 pub(super) const QUEUE: &str = "{tenure:orders/42}:queue";
 pub(super) const BEATS: &str = "{tenure:orders/42}:beats";
+pub(super) const BROKEN: &str = "{tenure:orders/42}:broken";
 
 /// A key as Redis shows it.
 #[derive(Debug, PartialEq)]
@@ -81,7 +82,7 @@ impl Scene {
         self.exec(&["MULTI"], "OK");
         self.exec(&command, "QUEUED");
         self.exec(&["KEYS", "*"], "QUEUED");
-        let keys = [("GET", LOCK), ("GET", FENCE), ("ZRANGE", QUEUE), ("HGETALL", BEATS)];
+        let keys = [("GET", LOCK), ("GET", FENCE), ("ZRANGE", QUEUE), ("HGETALL", BEATS), ("GET", BROKEN)];
         for (read, key) in keys {
             self.exec(&["TYPE", key], "QUEUED");
             self.exec(&["PTTL", key], "QUEUED");

@@ -20,8 +20,9 @@ all[1], all[2] = call('GET', KEYS[1]), call('PEXPIRETIME', KEYS[1])
 all[3], all[4] = call('GET', KEYS[2]), call('PEXPIRETIME', KEYS[2])
 all[5], all[6] = call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES'), call('PEXPIRETIME', KEYS[3])
 all[7], all[8] = call('HGETALL', KEYS[4]), call('PEXPIRETIME', KEYS[4])
+all[9], all[10] = call('GET', KEYS[5]), call('PEXPIRETIME', KEYS[5])
 local time = call('TIME')
-all[9], all[10] = call('DBSIZE'), time[1] * 1000000 + time[2]
+all[11], all[12] = call('DBSIZE'), time[1] * 1000000 + time[2]
 return all";
 
 /// What stands in the keys of a name. Times of expiry are those of Redis: −1 for none, −2 where there is no key.
@@ -31,6 +32,7 @@ pub(super) struct Stored {
     pub(super) fence: (Option<u64>, i64),
     pub(super) queue: (Vec<(String, u64)>, i64),
     pub(super) beats: (BTreeMap<String, String>, i64),
+    pub(super) broken: (Option<u64>, i64),
     pub(super) keys: usize,
     /// When it was looked at, in µs.
     pub(super) at: u64,
@@ -134,17 +136,36 @@ impl Store {
     fn look(&mut self, name: &Name) -> Stored {
         let lock = self.keys.lock(name);
         let mut look = redis::cmd("EVAL");
-        look.arg(LOOK).arg(4).arg(&lock).arg(&Keys::beside(&lock).map(|key| key.to_string()));
+        let [fence, queue, beats] = Keys::beside(&lock).map(|key| key.to_string());
+        let all = [lock.clone(), fence, queue, beats, Keys::broken(&lock).to_string()];
+        look.arg(LOOK).arg(all.len()).arg(&all);
         let value = self.request(&look);
-        let (lock, lock_ends, fence, fence_ends, queue, queue_ends, beats, beats_ends, keys, at) =
-            redis::from_redis_value(value).expect("what was asked for, as whole numbers and texts");
-        Stored {
-            lock: (lock, lock_ends),
-            fence: (fence, fence_ends),
-            queue: (queue, queue_ends),
-            beats: (beats, beats_ends),
+        let parts: [Value; 12] = redis::from_redis_value::<Vec<Value>>(value)
+            .ok()
+            .and_then(|parts| parts.try_into().ok())
+            .expect("what was asked for");
+        let [
+            lock,
+            lock_ends,
+            fence,
+            fence_ends,
+            queue,
+            queue_ends,
+            beats,
+            beats_ends,
+            broken,
+            broken_ends,
             keys,
             at,
+        ] = parts;
+        Stored {
+            lock: (read(lock), read(lock_ends)),
+            fence: (read(fence), read(fence_ends)),
+            queue: (read(queue), read(queue_ends)),
+            beats: (read(beats), read(beats_ends)),
+            broken: (read(broken), read(broken_ends)),
+            keys: read(keys),
+            at: read(at),
         }
     }
 
@@ -169,4 +190,8 @@ impl Store {
     fn request(&mut self, cmd: &Cmd) -> Value {
         self.connection.req_command(cmd).unwrap_or_else(|error| panic!("{error}"))
     }
+}
+
+fn read<T: redis::FromRedisValue>(value: Value) -> T {
+    redis::from_redis_value(value).expect("a whole number, a text, or some of them")
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_testkit::redis::Reply;
 
-use super::scene::{BEATS, FENCE, LOCK, QUEUE, Scene, bulk, int, token, words_of};
+use super::scene::{BEATS, BROKEN, FENCE, LOCK, QUEUE, Scene, bulk, int, token, words_of};
 use crate::backend::redis::keys::Keys;
 use crate::backend::redis::script::Call;
 use crate::name::Name;
@@ -20,9 +20,14 @@ fn acquire(asker: &str, not_after: u64) -> Op {
     Op::Acquire { token: token(asker), ttl: TTL, wait: Wait::No, polls: false, floor: 0, not_after }
 }
 
-/// The words of a script that has all keys.
+/// The words of a script that can't be one of force.
 fn words<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [&["4", LOCK, FENCE, QUEUE, BEATS, "tenure:grants:"], arguments].concat()
+}
+
+/// The words of one that can.
+fn words_of_force<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [&["5", LOCK, FENCE, QUEUE, BEATS, BROKEN, "tenure:grants:"], arguments].concat()
 }
 
 // R2.8
@@ -30,30 +35,37 @@ fn words<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
 fn a_lease_is_taken_over_adopted_and_broken() {
     let mut scene = Scene::start();
     let far = FAR.to_string();
-    scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far]));
+    let first = scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far])).time;
 
     let floor = FAR - 1;
     let take_over = Op::TakeOver { token: token(NEW), ttl: TTL, floor, not_after: FAR };
-    let taken = scene.run(take_over, &words(&[NEW, "10000", &floor.to_string(), &far]));
+    let taken = scene.run(take_over, &words_of_force(&[NEW, "10000", &floor.to_string(), &far]));
     assert_eq!(taken.returned, [bulk("granted"), int(FAR)], "above the floor");
     assert_eq!(taken.string(LOCK, 10_000), NEW);
+    assert_eq!(taken.string(BROKEN, 60_000), first.to_string(), "whose lease was ended by force");
 
     let adopt = Op::Adopt { from: token(NEW), token: token(OLD), ttl: TTL, floor: 0, not_after: FAR };
     let adopted = scene.run(adopt, &words(&[NEW, OLD, "10000", "0", &far]));
     assert_eq!(adopted.returned, [bulk("granted"), int(FAR + 64)], "above the range of the other");
     assert_eq!(adopted.string(LOCK, 10_000), OLD);
+    assert_eq!(adopted.keys[BROKEN].value, [first.to_string()], "to adopt is no force");
     let adopt = Op::Adopt { from: token(NEW), token: token(NEW), ttl: TTL, floor: 0, not_after: FAR };
     let refused = scene.run(adopt, &words(&[NEW, NEW, "10000", "0", &far]));
     assert_eq!(refused.returned, [bulk("not_held"), bulk(OLD)]);
 
     let fence = (FAR + 63).to_string();
-    let other = scene.run(Op::Break { token: token(OLD), fence: FAR + 63 }, &words(&[OLD, &fence]));
+    let other = scene.run(Op::Break { token: token(OLD), fence: FAR + 63 }, &words_of_force(&[OLD, &fence]));
+    assert_eq!(other.keys[BROKEN].value, [first.to_string()]);
     assert_eq!(other.returned, [bulk("not_held"), bulk(OLD)], "the lease that was inspected is another");
     let fence = (FAR + 64).to_string();
-    let broken = scene.run(Op::Break { token: token(OLD), fence: FAR + 64 }, &words(&[OLD, &fence]));
+    let broken = scene.run(Op::Break { token: token(OLD), fence: FAR + 64 }, &words_of_force(&[OLD, &fence]));
     assert_eq!(broken.returned, [bulk("done")]);
-    assert_eq!(broken.names(), [FENCE]);
+    assert_eq!(broken.names(), [BROKEN, FENCE]);
+    assert_eq!(broken.string(BROKEN, 60_000), fence);
     assert_eq!(broken.string(FENCE, 86_400_000), (FAR + 127).to_string(), "all of its range stays reserved");
+
+    let seen = scene.run(Op::Inspect, &words_of_force(&[]));
+    assert_eq!(seen.returned[4..], [Reply::Array(vec![]), int(FAR + 64)]);
 
     let gone = scene.run(Op::Release { token: token(OLD), used: 0 }, &words(&[OLD, "0"]));
     assert_eq!(gone.returned, [bulk("not_held"), Reply::Nil]);
@@ -67,7 +79,7 @@ fn what_is_executed_too_late_is_refused() {
         (acquire(OLD, 1), words(&[OLD, "10000", "no", "0", "0", "1"])),
         (
             Op::TakeOver { token: token(OLD), ttl: TTL, floor: 0, not_after: 1 },
-            words(&[OLD, "10000", "0", "1"]),
+            words_of_force(&[OLD, "10000", "0", "1"]),
         ),
         (
             Op::Adopt { from: token(NEW), token: token(OLD), ttl: TTL, floor: 0, not_after: 1 },

@@ -1,0 +1,69 @@
+//! A bar on stderr while something is measured, if a person watches. It is drawn a few times a second, between two measurements, and erased.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use crate::text::is_unicode;
+
+const EVERY: Duration = Duration::from_millis(100);
+const WIDTH: usize = 30;
+const ERASE: &str = "\r\x1b[K";
+
+/// How far a measurement is.
+pub(super) struct Progress {
+    what: &'static str,
+    length: Duration,
+    /// When it is to be drawn; `None` when nobody watches.
+    next: Option<Duration>,
+    is_unicode: bool,
+}
+
+impl Progress {
+    pub(super) fn new(what: &'static str, length: Duration) -> Self {
+        let is_dumb = std::env::var_os("TERM").is_none_or(|terminal| terminal == "dumb");
+        let next = (std::io::stderr().is_terminal() && !is_dumb).then_some(EVERY);
+        Progress { what, length, next, is_unicode: is_unicode() }
+    }
+
+    /// Whether it has taken as long as it is to take; draws how far it is.
+    pub(super) fn is_over(&mut self, elapsed: Duration) -> bool {
+        if self.next.is_some_and(|next| elapsed >= next) {
+            self.next = Some(elapsed + EVERY);
+            let _ = std::io::stderr().write_all(self.bar(elapsed).as_bytes());
+        }
+        elapsed >= self.length
+    }
+
+    fn bar(&self, elapsed: Duration) -> String {
+        let share = elapsed.as_secs_f64() / self.length.as_secs_f64();
+        let filled = ((share * WIDTH as f64) as usize).min(WIDTH);
+        let (full, empty) = if self.is_unicode { ("█", "░") } else { ("#", "-") };
+        let (full, empty) = (full.repeat(filled), empty.repeat(WIDTH - filled));
+        let (elapsed, length) = (elapsed.min(self.length).as_secs_f64(), self.length.as_secs_f64());
+        format!("{ERASE}{:9} [{full}{empty}] {elapsed:.1} of {length:.1} s", self.what)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.next.is_some_and(|next| next > EVERY) {
+            let _ = std::io::stderr().write_all(ERASE.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_in_ascii() {
+        let length = Duration::from_secs(10);
+        let progress = Progress { what: "acquire", length, next: None, is_unicode: false };
+        assert_eq!(
+            progress.bar(Duration::from_secs(5)),
+            "\r\u{1b}[Kacquire   [###############---------------] 5.0 of 10.0 s"
+        );
+        assert!(progress.bar(Duration::from_secs(20)).ends_with("] 10.0 of 10.0 s"), "never beyond its end");
+    }
+}

@@ -1,0 +1,69 @@
+//! Keys and signals as events, each read by a thread that does nothing else.
+//!
+//! Signals are blocked and read from a descriptor, as in `run`: blocked before there is a thread, so that every thread has them blocked.
+
+use std::io;
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::Duration;
+
+use ratatui::crossterm::event;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::Signal;
+
+use super::{Event, screen};
+use crate::exit_code;
+use crate::sys::{Mask, SignalFd};
+
+/// Those that end it.
+const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+/// How long the loop has to end after one. It may hang in a write: the terminal was halted, or its other end is stuck.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Blocks the signals that are heard; returns them, and the mask before.
+pub(super) fn catch() -> (Mask, Mask) {
+    let caught = Mask::of(ENDING.into_iter().chain([Signal::TSTP, Signal::CONT]));
+    let free = caught.block();
+    (caught, free)
+}
+
+/// Begins to hear signals.
+pub(super) fn to_signals(caught: &Mask, events: Sender<Event>) -> io::Result<()> {
+    let signals = SignalFd::new(caught)?;
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        loop {
+            // It is asked again whatever woke it.
+            let _ = poll(&mut [PollFd::new(&signals, PollFlags::IN)], None);
+            while let Some((signal, _)) = signals.next() {
+                let is_heard = events.send(Event::Signal(signal)).is_ok();
+                if ENDING.contains(&signal) {
+                    if is_heard {
+                        thread::sleep(GRACE);
+                    }
+                    screen::restore_modes();
+                    std::process::exit(exit_code::by_signal(signal.as_raw()).into());
+                }
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Begins to hear keys and changes of size.
+pub(super) fn to_keys(events: Sender<Event>) -> io::Result<()> {
+    thread::Builder::new().name("keys".to_owned()).spawn(move || {
+        loop {
+            let event = match event::read() {
+                Ok(event::Event::Key(key)) => Event::Key(key),
+                Ok(event::Event::Resize(..)) => Event::Resized,
+                Ok(_) => continue,
+                Err(error) => Event::NoKeys(error),
+            };
+            let is_last = matches!(event, Event::NoKeys(_));
+            if events.send(event).is_err() || is_last {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! `tenure top`: a live screen.
+//!
+//! Three threads feed one loop: the keys, the signals, the store. The loop alone has the state and the terminal, and waits for nothing but
+//! events, so that a store that is slow or away freezes nothing. What a key or a look changes is in [`state`] and [`keys`], what is drawn in
+//! [`view`]; these are pure, and are tested without a terminal.
+
+mod filter;
+mod keys;
+mod listen;
+mod row;
+#[cfg(test)]
+mod sample;
+mod screen;
+mod state;
+mod store;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::io::{self, IsTerminal};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use ratatui::crossterm::event::KeyEvent;
+use rustix::process::Signal;
+
+use self::keys::Effect;
+use self::screen::{Screen, Stop};
+use self::state::{Look, State};
+use self::store::Store;
+use self::view::Palette;
+use crate::address::{self, Refused, Source};
+use crate::args::Domain;
+use crate::exit_code;
+use crate::glob::Glob;
+use crate::output::say;
+use crate::sys::Mask;
+
+/// Below this the store has more work with being watched than with locks.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the clock on the screen is looked at when nothing else happens.
+const CLOCK: Duration = Duration::from_millis(500);
+
+/// Live screen of names, holders and queues
+#[derive(Debug, Args)]
+pub(crate) struct Top {
+    #[command(flatten)]
+    domain: Domain,
+
+    /// How often to look: 50ms at least
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = interval,
+        allow_hyphen_values = true,
+        default_value = "250ms"
+    )]
+    interval: Duration,
+
+    /// Which names: `*` stands for any characters, `?` for one [default: all]
+    #[arg(value_parser = Glob::parse)]
+    glob: Option<Glob>,
+}
+
+/// What the loop waits for.
+#[derive(Debug)]
+enum Event {
+    Key(KeyEvent),
+    Resized,
+    /// Keys can't be read any more.
+    NoKeys(io::Error),
+    Signal(Signal),
+    Looked(Look),
+    /// What came of breaking a lease.
+    Broken(String),
+}
+
+/// Why the screen is closed.
+enum End {
+    Quit,
+    Signal(Signal),
+    /// The store refuses, and will do so next time.
+    Refused(tenure::Error),
+}
+
+impl Top {
+    /// Shows the screen until it is left; returns the exit code.
+    pub(crate) fn execute(&self) -> u8 {
+        let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+        if is_dumb || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+            say("`top` needs a terminal on stdin and stdout; use `tenure ls` or `tenure watch --json`");
+            return exit_code::USAGE;
+        }
+        match self.shown() {
+            Ok(code) => code,
+            Err(Refused { message, code }) => {
+                say(message);
+                code
+            }
+        }
+    }
+
+    fn shown(&self) -> Result<u8, Refused> {
+        let (url, _) = address::url(&self.domain)?;
+        let (domain, source) = address::domain(&self.domain)?;
+        let state = State::new(url.to_string(), self.interval, SystemTime::now());
+        let refused = |error: io::Error| Refused {
+            message: format!("screen can't be shown: {error}"),
+            code: exit_code::OS,
+        };
+        let end = self.run(domain, state).map_err(refused)?;
+        Ok(end.code(source))
+    }
+
+    /// Shows the screen; the terminal is as it was when this returns.
+    fn run(&self, domain: tenure::Domain, state: State) -> io::Result<End> {
+        let (caught, free) = listen::catch();
+        let (sender, events) = mpsc::channel();
+        listen::to_signals(&caught, sender.clone())?;
+        let glob = self.glob.clone().unwrap_or_else(Glob::all);
+        let store = Store::start(domain, glob, self.interval, sender.clone())?;
+        let screen = Screen::open(Palette::of_terminal())?;
+        listen::to_keys(sender)?;
+        let mut showing = Loop { events, store, screen, caught, free, state };
+        let end = showing.run();
+        let Loop { store, screen, .. } = showing;
+        // The user has the terminal back before the store is taken leave of.
+        drop(screen);
+        store.close();
+        end
+    }
+}
+
+struct Loop {
+    events: Receiver<Event>,
+    store: Store,
+    screen: Screen,
+    caught: Mask,
+    /// The mask of signals before they were caught.
+    free: Mask,
+    state: State,
+}
+
+impl Loop {
+    fn run(&mut self) -> io::Result<End> {
+        loop {
+            self.state.now = SystemTime::now();
+            self.screen.draw(&mut self.state)?;
+            let mut next = self.events.recv_timeout(CLOCK).ok();
+            // All that has come is drawn at once: keys that are held down, text that is pasted.
+            while let Some(event) = next {
+                if let Some(end) = self.take(event)? {
+                    return Ok(end);
+                }
+                next = self.events.try_recv().ok();
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) -> io::Result<Option<End>> {
+        match event {
+            Event::Key(key) => match self.state.press(key) {
+                Some(Effect::Quit) => return Ok(Some(End::Quit)),
+                Some(Effect::Suspend) => self.screen.stop(Stop::Group, &self.free, &self.caught)?,
+                Some(Effect::Redraw) => self.screen.retake()?,
+                Some(Effect::Break { name, holder }) => self.store.break_lock(name, holder),
+                None => {}
+            },
+            // It is drawn in any case, at the size that the terminal has by then.
+            Event::Resized => {}
+            Event::NoKeys(error) => return Err(error),
+            Event::Signal(Signal::TSTP) => self.screen.stop(Stop::Process, &self.free, &self.caught)?,
+            Event::Signal(Signal::CONT) => self.screen.retake()?,
+            Event::Signal(signal) => return Ok(Some(End::Signal(signal))),
+            Event::Looked(Look { seen: Err(error), .. })
+                if !error.is_transient() && self.state.round_trip().is_none() =>
+            {
+                return Ok(Some(End::Refused(error)));
+            }
+            Event::Looked(look) => self.state.look(look),
+            Event::Broken(outcome) => self.state.message = Some(outcome),
+        }
+        Ok(None)
+    }
+}
+
+impl End {
+    fn code(&self, source: Source) -> u8 {
+        match self {
+            End::Quit => 0,
+            End::Signal(signal) => exit_code::by_signal(signal.as_raw()),
+            End::Refused(error) => super::failed(source, error),
+        }
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = crate::args::duration(text)?;
+    if interval < SHORTEST_INTERVAL {
+        return Err("the store would have more work with being watched; write 50ms or more".to_owned());
+    }
+    Ok(interval)
+}

@@ -1,0 +1,113 @@
+//! One name as the screen shows it: what a [`Status`] says, escaped and counted from the moment of the look.
+//!
+//! Nothing here is counted on between two looks. What is on the screen is what the store said; a row that is not fresh any more is marked as
+//! that, and does not pretend that a lease runs down which may have been renewed.
+
+use std::time::{Duration, SystemTime};
+
+use tenure::{Holder, Owner, Status};
+
+use crate::text::escaped;
+
+/// A name that is held or waited for.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) name: String,
+    /// The name, safe on a terminal.
+    pub(super) shown: String,
+    pub(super) holding: Option<Holding>,
+    /// First come first.
+    pub(super) queue: Vec<Waiting>,
+}
+
+/// Who holds a name.
+#[derive(Clone, Debug)]
+pub(super) struct Holding {
+    pub(super) who: String,
+    pub(super) label: String,
+    pub(super) fence: u64,
+    /// `None` for a lock of another library, which does not say.
+    pub(super) since: Option<SystemTime>,
+    pub(super) held_for: Option<Duration>,
+    /// What is left of the lease; `None` without expiry.
+    pub(super) left: Option<Duration>,
+    /// The longest that was left of a lease on this name since the screen was opened.
+    pub(super) longest: Duration,
+    /// What is compared when it is broken.
+    pub(super) holder: Holder,
+}
+
+/// Who waits for a name.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) who: String,
+    pub(super) label: String,
+    pub(super) waited: Duration,
+}
+
+impl Row {
+    /// What a status says that was asked for at a moment. `longest` is what was seen before.
+    pub(super) fn new(status: Status, at: SystemTime, longest: Duration) -> Self {
+        let waiting = |waiter: tenure::Waiter| Waiting {
+            who: who(&waiter.owner),
+            label: escaped(waiter.owner.label()),
+            waited: waiter.waited,
+        };
+        Row {
+            shown: escaped(&status.name),
+            name: status.name,
+            holding: status.holder.map(|holder| Holding::new(holder, at, longest)),
+            queue: status.waiters.into_iter().map(waiting).collect(),
+        }
+    }
+
+    pub(super) fn held_for(&self) -> Option<Duration> {
+        self.holding.as_ref()?.held_for
+    }
+
+    /// What is left of the lease: nothing when nobody has one, for ever without expiry.
+    pub(super) fn left(&self) -> Duration {
+        self.holding.as_ref().map_or(Duration::ZERO, |holding| holding.left.unwrap_or(Duration::MAX))
+    }
+
+    /// For how long the first in the queue has waited.
+    pub(super) fn longest_wait(&self) -> Option<Duration> {
+        self.queue.iter().map(|waiting| waiting.waited).max()
+    }
+}
+
+impl Holding {
+    fn new(holder: Holder, at: SystemTime, longest: Duration) -> Self {
+        let left = Some(holder.remaining).filter(|left| *left != Duration::MAX);
+        let since = Some(holder.since).filter(|_| !holder.owner.is_foreign());
+        Holding {
+            who: who(&holder.owner),
+            label: escaped(holder.owner.label()),
+            fence: holder.fence.get(),
+            since,
+            held_for: since.map(|since| at.duration_since(since).unwrap_or_default()),
+            left,
+            longest: longest.max(left.unwrap_or_default()),
+            holder,
+        }
+    }
+
+    /// Which part of the longest lease is left, of `parts`. None only when nothing is left.
+    pub(super) fn share(&self, parts: usize) -> usize {
+        let left = self.left.unwrap_or(self.longest);
+        if self.longest.is_zero() {
+            return if self.left.is_some() { 0 } else { parts };
+        }
+        let share = left.as_secs_f64() / self.longest.as_secs_f64();
+        // Between 0 and `parts`: what is left is never more than the longest.
+        ((share * parts as f64).ceil() as usize).min(parts)
+    }
+}
+
+/// Who it is, in few words.
+fn who(owner: &Owner) -> String {
+    match owner.pid() {
+        Some(pid) => format!("{}@{} pid {pid}", escaped(owner.user()), escaped(owner.host())),
+        None => "another library".to_owned(),
+    }
+}

@@ -1,0 +1,124 @@
+//! The terminal while the screen is on it, and how it gets back to what it was: on return, on an error, on a panic, on a signal, on Ctrl-Z.
+//!
+//! [`restore`] takes no lock and allocates nothing, so that the hook of a panic can call it from any thread, before the abort that a release build
+//! makes of a panic. It writes only when the screen is open, so that it can be called twice.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::os::fd::AsFd;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::Hide;
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
+
+use super::state::State;
+use super::view::{self, Palette};
+use crate::sys::Mask;
+
+/// Plain attributes, the alternate screen left, the cursor shown.
+const LEAVE: &[u8] = b"\x1b[0m\x1b[?1049l\x1b[?25h";
+
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
+
+/// Who is to stop on Ctrl-Z or SIGTSTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// All that the terminal would have stopped: the shell that waits for this process may be one of them.
+    Group,
+    /// Who got the signal.
+    Process,
+}
+
+/// The terminal, while the screen is on it.
+pub(super) struct Screen {
+    terminal: Terminal<CrosstermBackend<BufWriter<File>>>,
+    palette: Palette,
+}
+
+impl Screen {
+    /// Takes the terminal.
+    pub(super) fn open(palette: Palette) -> io::Result<Self> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let say = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                restore();
+                say(panic);
+            }));
+        });
+        // Not through std's stdout, whose lock the hook might wait for.
+        let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let mut screen = Screen {
+            terminal: Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(1 << 16, stdout)))?,
+            palette,
+        };
+        screen.take()?;
+        Ok(screen)
+    }
+
+    pub(super) fn draw(&mut self, state: &mut State) -> io::Result<()> {
+        let palette = self.palette;
+        self.terminal.draw(|frame| {
+            state.fit(view::room(frame.area(), state));
+            view::draw(frame, state, palette);
+        })?;
+        Ok(())
+    }
+
+    /// Takes the terminal again and draws all of it next time: a shell had it, or something else wrote on it.
+    pub(super) fn retake(&mut self) -> io::Result<()> {
+        // The shell may have changed the modes, behind the back of what remembers that they are ours.
+        disable_raw_mode()?;
+        self.take()?;
+        let size = self.terminal.size()?;
+        // Not `clear`, which asks the terminal where the cursor is: the answer would be read by the thread that reads keys.
+        self.terminal.resize(size.into())
+    }
+
+    /// Gives the terminal back, stops until continued, and takes it again. `free` is the mask of signals before they were caught, `caught` what
+    /// is blocked otherwise. Where no shell could continue it the kernel does not stop it, and it goes on.
+    pub(super) fn stop(&mut self, who: Stop, free: &Mask, caught: &Mask) -> io::Result<()> {
+        restore();
+        free.set();
+        let stopped = match who {
+            Stop::Group => kill_current_process_group(Signal::TSTP),
+            Stop::Process => kill_process(getpid(), Signal::TSTP),
+        };
+        caught.block();
+        stopped?;
+        self.retake()
+    }
+
+    fn take(&mut self) -> io::Result<()> {
+        enable_raw_mode()?;
+        IS_OPEN.store(true, Ordering::SeqCst);
+        execute!(self.terminal.backend_mut(), EnterAlternateScreen, Hide, Clear(ClearType::All))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+/// Gives the terminal back as it was.
+pub(super) fn restore() {
+    if IS_OPEN.swap(false, Ordering::SeqCst) {
+        // The terminal may be gone.
+        let _ = rustix::io::write(io::stdout().as_fd(), LEAVE);
+        let _ = disable_raw_mode();
+    }
+}
+
+/// Gives back what a terminal that takes no bytes (Ctrl-S) lets one give back: its modes.
+pub(super) fn restore_modes() {
+    let _ = disable_raw_mode();
+}

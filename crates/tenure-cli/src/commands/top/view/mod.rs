@@ -1,0 +1,206 @@
+//! From the state to what is on the screen. Pure, so that tests can look at screens of any size without a terminal.
+//!
+//! Nothing is said by colour alone: the selected row has a mark, stale rows are told in words, the bar of a lease has its time beside it.
+//! Columns go before names become unreadable; at 40 columns the rest is in the details.
+
+mod details;
+mod fit;
+mod palette;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Position, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use self::fit::{cut, cut_left, width, wrapped};
+pub(super) use self::palette::Palette;
+use super::state::{Mode, Room, State};
+use crate::text::{escaped, rough, utc};
+
+/// Below this the details take the place of the table, instead of half of it.
+const BOTH: u16 = 12;
+/// Of a message or an error; what does not fit is cut.
+const MOST_LINES: u16 = 3;
+
+/// No more than fit on the smallest screen.
+const HELP: [(&str, &str); 7] = [
+    ("↑ ↓ j k", "select; PgUp PgDn Home End"),
+    ("Enter", "details, or back"),
+    ("s  r", "next sort column; reverse"),
+    ("/", "text or glob; Esc shows all"),
+    ("b", "break: asks for the name"),
+    ("^L  ^Z", "draw again; suspend"),
+    ("q  ^C", "quit"),
+];
+
+/// Where everything is.
+struct Regions {
+    header: Rect,
+    trouble: Rect,
+    table: Rect,
+    details: Rect,
+    footer: Rect,
+}
+
+impl Regions {
+    fn new(area: Rect, state: &State) -> Self {
+        let trouble = trouble(state).map_or(0, |text| lines(&text, area.width));
+        let [header, trouble, body, footer] = Layout::vertical([
+            Constraint::Length(2),
+            Constraint::Length(trouble),
+            Constraint::Min(0),
+            Constraint::Length(Footer::new(state).lines(area.width)),
+        ])
+        .areas(area);
+        let nothing = Rect { height: 0, ..body };
+        let (table, details) = match (state.has_details, body.height >= BOTH) {
+            (false, _) => (body, nothing),
+            (true, false) => (nothing, body),
+            (true, true) => {
+                let [table, details] =
+                    Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).areas(body);
+                (table, details)
+            }
+        };
+        Regions { header, trouble, table, details, footer }
+    }
+}
+
+/// How many lines a text gets.
+fn lines(text: &str, width: u16) -> u16 {
+    u16::try_from(wrapped(text, width).len()).unwrap_or(MOST_LINES).min(MOST_LINES)
+}
+
+/// What there is room for.
+pub(super) fn room(area: Rect, state: &State) -> Room {
+    let regions = Regions::new(area, state);
+    Room {
+        rows: usize::from(regions.table.height.saturating_sub(1)).max(1),
+        details: details::hidden(regions.details, state),
+    }
+}
+
+/// Draws the screen.
+pub(super) fn draw(frame: &mut Frame<'_>, state: &State, palette: Palette) {
+    let regions = Regions::new(frame.area(), state);
+    draw_header(frame, regions.header, state, palette);
+    if let Some(trouble) = trouble(state) {
+        draw_text(frame, regions.trouble, &trouble, palette.trouble());
+    }
+    if let Mode::Helping = state.mode {
+        draw_help(frame, regions.table.union(regions.details));
+    } else {
+        table::draw(frame, regions.table, state, palette);
+        details::draw(frame, regions.details, state, palette);
+    }
+    Footer::new(state).draw(frame, regions.footer);
+}
+
+fn draw_text(frame: &mut Frame<'_>, area: Rect, text: &str, style: Style) {
+    let lines: Vec<Line<'_>> = wrapped(text, area.width).into_iter().map(Line::from).collect();
+    frame.render_widget(Paragraph::new(lines).style(style), area);
+}
+
+fn draw_header(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
+    let [first, second] = Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(area);
+    let now = utc(state.now);
+    // The date is the first to go.
+    let now = if area.width < 70 { now.split_once(' ').map_or("", |(_, time)| time) } else { &now };
+    let title = "tenure top  ";
+    let [left, right] =
+        Layout::horizontal([Constraint::Fill(1), Constraint::Length(width(now) + 1)]).areas(first);
+    let address = cut_left(&state.address, left.width.saturating_sub(width(title)));
+    let title = Line::from(vec![Span::styled(title, palette.title()), Span::raw(address)]);
+    frame.render_widget(title, left);
+    frame.render_widget(Line::from(now).right_aligned(), right);
+    frame.render_widget(Line::from(cut(&facts(state), second.width)), second);
+}
+
+/// The line of numbers.
+fn facts(state: &State) -> String {
+    let Some(round_trip) = state.round_trip() else {
+        return "asking the store …".to_owned();
+    };
+    let held = state.rows().iter().filter(|row| row.holding.is_some()).count();
+    let waiting: usize = state.rows().iter().map(|row| row.queue.len()).sum();
+    let mut facts = format!("{held} held, {waiting} waiting, round trip {}", fit::short(round_trip));
+    if !state.filter.text().is_empty() {
+        let shown = state.shown().len();
+        facts.push_str(&format!(", {shown} of {} match `{}`", state.rows().len(), state.filter.shown()));
+    }
+    facts
+}
+
+/// Why the rows can't be believed, if so.
+fn trouble(state: &State) -> Option<String> {
+    let stale = if state.rows().is_empty() { "" } else { "; rows are stale" };
+    if let Some(away) = &state.away {
+        let since = utc(away.since);
+        return Some(format!("store is away since {since}{stale}: {}", away.error));
+    }
+    state.silence().map(|silence| format!("store has not answered for {}{stale}", rough(silence)))
+}
+
+/// What the last lines are for.
+enum Footer {
+    /// Which keys there are, as many as fit.
+    Keys(&'static str),
+    Message(String),
+    /// Something is being typed at its end.
+    Prompt(String),
+}
+
+impl Footer {
+    fn new(state: &State) -> Self {
+        match &state.mode {
+            Mode::Filtering => Footer::Prompt(format!("/{}", state.filter.shown())),
+            Mode::Breaking(breaking) => {
+                let (name, who, fence) = (&breaking.shown, &breaking.who, breaking.fence);
+                let typed = escaped(&breaking.typed);
+                Footer::Prompt(format!("break the lease of {who}, fence {fence}? Type `{name}`: {typed}"))
+            }
+            Mode::Helping => Footer::Keys("any key: back"),
+            Mode::Looking => match &state.message {
+                Some(message) => Footer::Message(message.clone()),
+                None if state.has_details => Footer::Keys("Enter back  PgDn more  b break  ? help  q quit"),
+                None => Footer::Keys("? help  q quit  / filter  s sort  r reverse  Enter details  b break"),
+            },
+        }
+    }
+
+    fn lines(&self, width: u16) -> u16 {
+        match self {
+            Footer::Keys(_) => 1,
+            Footer::Message(text) => lines(text, width),
+            // The cursor stands behind it.
+            Footer::Prompt(text) => lines(text, width.saturating_sub(1)),
+        }
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>, area: Rect) {
+        let text = match self {
+            Footer::Keys(keys) => return frame.render_widget(Line::from(cut(keys, area.width)), area),
+            Footer::Message(text) => return draw_text(frame, area, text, Style::new()),
+            Footer::Prompt(text) => text,
+        };
+        // Of what is too long the end is shown.
+        let lines = wrapped(text, area.width.saturating_sub(1));
+        let hidden = lines.len().saturating_sub(area.height.into());
+        let lines: Vec<Line<'_>> = lines.into_iter().skip(hidden).map(Line::from).collect();
+        if let (Some(last), Ok(below)) = (lines.last(), u16::try_from(lines.len().saturating_sub(1))) {
+            let x = area.x + u16::try_from(last.width()).unwrap_or_default();
+            frame.set_cursor_position(Position { x, y: area.y + below });
+        }
+        frame.render_widget(Paragraph::new(lines), area);
+    }
+}
+
+fn draw_help(frame: &mut Frame<'_>, area: Rect) {
+    let lines: Vec<Line<'_>> =
+        HELP.iter().map(|(keys, meaning)| Line::from(format!("{keys:<10}{meaning}"))).collect();
+    frame.render_widget(Paragraph::new(lines), area);
+}

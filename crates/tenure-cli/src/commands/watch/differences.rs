@@ -1,0 +1,142 @@
+//! What happened between two looks, told by what they show. Pure: the looks and the time between them in, events out.
+//!
+//! A lease is known by its fence, which no other lease on the name has; locks of other libraries have none, so one that follows another is not told
+//! from it. A waiter is known by who it is and by having waited longer than before: one that waits for a shorter time than at
+//! the look before has come anew.
+//!
+//! How a lease ended is not written down anywhere but for those that were ended by force. Of the others, one whose time was over when the second look
+//! was made has expired, and one that had time left was given back. So the looks must be closer together than leases are long.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use tenure::Owner;
+
+use crate::seen::{Held, Seen, Waiting};
+
+/// What is there at one look, by name. A name that is not in it is free, and nobody waits for it.
+pub(crate) type Look = BTreeMap<String, Seen>;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It was held when the first look was made.
+    Held,
+    /// Someone began to wait.
+    Queued,
+    /// Someone does not wait any more, and does not hold it.
+    Left,
+    /// Someone has got it.
+    Acquired,
+    /// It was given back, or its holder died where that is seen.
+    Released,
+    /// The time of the lease was over.
+    Expired,
+    /// The lease was ended by force.
+    Broken,
+}
+
+/// Something that happened to a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+    pub(crate) who: Owner,
+    /// That of the lease; nobody who waits has one, nor does a lock of another library.
+    pub(crate) fence: Option<u64>,
+    /// For how long it is held, or was.
+    pub(crate) held: Option<Duration>,
+    /// For how long it waits, or did; `None` when it was not seen to.
+    pub(crate) waited: Option<Duration>,
+    /// What is left of the lease; `None` when there is none, or it has no expiry.
+    pub(crate) left: Option<Duration>,
+}
+
+/// What is there at the first look.
+pub(crate) fn present(first: &Look) -> Vec<Event> {
+    differences(&Look::new(), first, Duration::ZERO)
+        .into_iter()
+        .map(|event| match event.kind {
+            Kind::Acquired => Event { kind: Kind::Held, ..event },
+            _ => event,
+        })
+        .collect()
+}
+
+/// What happened between two looks. Of a name that is not used any more, `after` says how its last lease was ended. `passed` is the longest time that may
+/// be between what they show.
+pub(crate) fn differences(before: &Look, after: &Look, passed: Duration) -> Vec<Event> {
+    let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().flat_map(|name| of_name(name, before.get(name), after.get(name), passed)).collect()
+}
+
+fn of_name(name: &str, before: Option<&Seen>, after: Option<&Seen>, passed: Duration) -> Vec<Event> {
+    let event = |kind, who: &Owner| Event {
+        kind,
+        name: name.to_owned(),
+        who: who.clone(),
+        fence: None,
+        held: None,
+        waited: None,
+        left: None,
+    };
+    let holder = |seen: Option<&Seen>| seen.and_then(|seen| seen.holder.clone());
+    let (old, new) = (holder(before), holder(after));
+    let is_same = matches!((&old, &new), (Some(old), Some(new)) if is_same_lease(old, new));
+    let (old, new) = if is_same { (None, None) } else { (old, new) };
+    let mut events = Vec::new();
+
+    if let Some(old) = &old {
+        let is_broken = |seen: Option<&Seen>| seen.and_then(|seen| seen.broken) == Some(old.fence);
+        let kind = match old.left {
+            _ if is_broken(after) && !is_broken(before) => Kind::Broken,
+            Some(left) if left < passed => Kind::Expired,
+            _ => Kind::Released,
+        };
+        let held = held_to_the_end(old, new.as_ref().and_then(|new| new.since), kind, passed);
+        events.push(Event { fence: old.own_fence(), held, ..event(kind, &old.owner) });
+    }
+
+    let mut gone: Vec<_> = before.iter().flat_map(|seen| &seen.waiters).collect();
+    let mut come = Vec::new();
+    for waiting in after.iter().flat_map(|seen| &seen.waiters) {
+        let is_it = |known: &&Waiting| known.owner == waiting.owner && known.waited <= waiting.waited;
+        match gone.iter().position(is_it) {
+            Some(index) => drop(gone.remove(index)),
+            None => come.push(waiting),
+        }
+    }
+
+    if let Some(new) = &new {
+        let was_waiting = gone.iter().position(|waiting| waiting.owner == new.owner);
+        let waited = was_waiting.map(|index| {
+            let known = gone.remove(index).waited;
+            known + passed.saturating_sub(new.held.unwrap_or_default())
+        });
+        let (fence, held, left) = (new.own_fence(), new.held, new.left);
+        events.push(Event { fence, held, waited, left, ..event(Kind::Acquired, &new.owner) });
+    }
+    let of_waiter =
+        |kind, waiting: &Waiting| Event { waited: Some(waiting.waited), ..event(kind, &waiting.owner) };
+    events.extend(come.into_iter().map(|waiting| of_waiter(Kind::Queued, waiting)));
+    events.extend(gone.into_iter().map(|waiting| of_waiter(Kind::Left, waiting)));
+    events
+}
+
+fn is_same_lease(old: &Held, new: &Held) -> bool {
+    let is_foreign = old.owner.is_foreign();
+    old.owner == new.owner && (is_foreign || old.fence == new.fence)
+}
+
+/// For how long a lease was held that ended between two looks: to its end, to the next one's beginning, or at most to the second look.
+fn held_to_the_end(old: &Held, next: Option<SystemTime>, kind: Kind, passed: Duration) -> Option<Duration> {
+    let (known, since) = (old.held?, old.since?);
+    let longest = known + passed;
+    Some(match (kind, next.and_then(|next| next.duration_since(since).ok())) {
+        (Kind::Expired, _) => known + old.left.unwrap_or_default(),
+        (_, Some(until_next)) => until_next.clamp(known, longest),
+        (_, None) => longest,
+    })
+}

@@ -1,0 +1,91 @@
+//! An event as a line: for people, and for programs.
+
+use std::fmt::Write as _;
+use std::time::SystemTime;
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use super::differences::{Event, Kind};
+use crate::json::{Who, millis, unix_millis};
+use crate::text::{escaped, owner, rough, stamp};
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Held => "held",
+            Kind::Queued => "queued",
+            Kind::Left => "left",
+            Kind::Acquired => "acquired",
+            Kind::Released => "released",
+            Kind::Expired => "expired",
+            Kind::Broken => "broken",
+        }
+    }
+
+    /// The word says it all; the colour is for the eye that looks for it.
+    fn style(self) -> Style {
+        match self {
+            Kind::Acquired => AnsiColor::Green.on_default(),
+            Kind::Expired => AnsiColor::Yellow.on_default(),
+            Kind::Broken => AnsiColor::Red.on_default(),
+            Kind::Held | Kind::Queued | Kind::Left | Kind::Released => Style::new(),
+        }
+    }
+}
+
+/// As people read it: when, what, which name, who, and what else is known.
+pub(super) fn text(event: &Event, now: SystemTime) -> String {
+    let (style, word) = (event.kind.style(), event.kind.word());
+    let (when, name, who) = (stamp(now), escaped(&event.name), owner(&event.who));
+    let mut line = format!("{when} {style}{word:8}{style:#} `{name}` by {who}");
+    if let Some(fence) = event.fence {
+        let _ = write!(line, ", fence {fence}");
+    }
+    let is_over = matches!(event.kind, Kind::Released | Kind::Expired | Kind::Broken);
+    match event.held {
+        Some(held) if is_over || event.kind == Kind::Held => {
+            let _ = write!(line, ", held for {}", rough(held));
+        }
+        _ => {}
+    }
+    if let Some(waited) = event.waited {
+        let _ = write!(line, ", waited {}", rough(waited));
+    }
+    match event.left {
+        Some(left) if event.kind == Kind::Held => {
+            let _ = write!(line, ", lease left {}", rough(left));
+        }
+        _ => {}
+    }
+    line
+}
+
+/// As programs read it.
+#[derive(Debug, Serialize)]
+pub(super) struct Line {
+    time_unix_ms: u64,
+    event: &'static str,
+    name: String,
+    #[serde(flatten)]
+    who: Who,
+    fence: Option<u64>,
+    held_ms: Option<u64>,
+    waited_ms: Option<u64>,
+    lease_left_ms: Option<u64>,
+}
+
+impl Line {
+    pub(super) fn new(event: &Event, now: SystemTime) -> Self {
+        Line {
+            time_unix_ms: unix_millis(now),
+            event: event.kind.word(),
+            name: event.name.clone(),
+            who: Who::new(&event.who),
+            fence: event.fence,
+            held_ms: event.held.map(millis),
+            waited_ms: event.waited.map(millis),
+            lease_left_ms: event.left.map(millis),
+        }
+    }
+}

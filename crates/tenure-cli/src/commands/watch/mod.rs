@@ -1,0 +1,153 @@
+//! `tenure watch`.
+//!
+//! No store is made to tell what happens: that would cost those who hold and wait. It is looked at a few times a second instead, by reading alone, and what
+//! happened is what [differs](differences). A look that takes long is followed by a longer pause, so that at most a fifth of the time is spent looking,
+//! however many names there are.
+
+mod differences;
+mod line;
+#[cfg(test)]
+mod tests;
+
+use std::io::stdout;
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tenure::Error;
+
+use self::differences::{Event, Look, differences, present};
+use crate::args::{self, Domain, Format};
+use crate::commands::obtain::Endings;
+use crate::commands::on_domain;
+use crate::exit_code;
+use crate::glob::Glob;
+use crate::json;
+use crate::output::{self, say};
+use crate::seen;
+use crate::text::{escaped, rough};
+
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
+/// The pause after a look is at least so many times as long as the look.
+const PAUSES: u32 = 4;
+
+/// Print what happens to names, as it happens
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    #[command(flatten)]
+    domain: Domain,
+
+    #[command(flatten)]
+    format: Format,
+
+    /// How often to look: 50ms or more
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = interval,
+        allow_hyphen_values = true,
+        default_value = "250ms"
+    )]
+    interval: Duration,
+
+    /// Which names: `*`, `?` and `[a-z]` as in a shell [default: all]
+    #[arg(value_parser = Glob::parse)]
+    glob: Option<Glob>,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = args::duration(text)?;
+    if interval < SHORTEST_INTERVAL {
+        return Err("too often; look every 50ms at most".to_owned());
+    }
+    Ok(interval)
+}
+
+impl Watch {
+    pub(crate) fn execute(&self) -> u8 {
+        let glob = self.glob.clone().unwrap_or_else(Glob::all);
+        on_domain(&self.domain, async |domain| {
+            let mut endings = match Endings::new() {
+                Ok(endings) => endings,
+                Err(error) => {
+                    output::refused_by_system(&error);
+                    return Ok(exit_code::OS);
+                }
+            };
+            tokio::select! {
+                signal = endings.next() => Ok(exit_code::by_signal(signal.as_raw())),
+                code = self.watch(domain, &glob) => code,
+            }
+        })
+    }
+
+    /// Watches until nobody reads it; returns the exit code.
+    async fn watch(&self, domain: &tenure::Domain, glob: &Glob) -> Result<u8, Error> {
+        let (mut begun, mut before) = (Instant::now(), look(domain, glob, &Look::new()).await?);
+        if let Err(code) = self.print(&present(&before)) {
+            return Ok(code);
+        }
+        let (mut took, mut away) = (begun.elapsed(), None::<Instant>);
+        loop {
+            tokio::time::sleep(self.interval.max(took * PAUSES)).await;
+            if !is_read() {
+                return Ok(0);
+            }
+            let now = Instant::now();
+            let after = match look(domain, glob, &before).await {
+                Ok(after) => after,
+                Err(error) if error.is_transient() => {
+                    if away.is_none() {
+                        say(format_args!("store is away: {}", escaped(&error.to_string())));
+                        away = Some(now);
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            took = now.elapsed();
+            if let Some(since) = away.take() {
+                say(format_args!("store is back, after {}", rough(since.elapsed())));
+            }
+            if let Err(code) = self.print(&differences(&before, &after, begun.elapsed())) {
+                return Ok(code);
+            }
+            (begun, before) = (now, after);
+            before.retain(|_, seen| seen.is_used());
+        }
+    }
+
+    fn print(&self, events: &[Event]) -> Result<(), u8> {
+        let now = SystemTime::now();
+        for event in events {
+            let line = if self.format.json {
+                json::to_line(&line::Line::new(event, now))
+            } else {
+                line::text(event, now)
+            };
+            output::show("event", &(line + "\n"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Looks at all names that match, and once more at those that were held and are not used any more: how their leases ended is still known.
+async fn look(domain: &tenure::Domain, glob: &Glob, before: &Look) -> Result<Look, Error> {
+    let names = seen::all(domain, glob).await?;
+    let mut look: Look = names.into_iter().map(|seen| (seen.name.clone(), seen)).collect();
+    for (name, seen) in before {
+        if seen.holder.is_some() && !look.contains_key(name) {
+            look.insert(name.clone(), seen::one(domain, name).await?);
+        }
+    }
+    Ok(look)
+}
+
+/// Whether someone may still read what is printed: a pipe whose reader is gone is known before there is anything to print.
+fn is_read() -> bool {
+    let stdout = stdout();
+    let mut ends = [PollFd::new(&stdout, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let is_known = poll(&mut ends, Some(&at_once)).is_ok_and(|count| count > 0);
+    !(is_known && ends[0].revents().intersects(PollFlags::ERR | PollFlags::HUP))
+}

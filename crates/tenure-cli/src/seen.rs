@@ -1,0 +1,92 @@
+//! What a store showed of a name at one look, as the commands that look have it.
+//!
+//! It differs from the library's [`Status`] in what it does not have where nothing is known: since when, and until when, a lock of another library
+//! is held. And it can be made by a test.
+
+use std::time::{Duration, SystemTime};
+
+use tenure::{Domain, Error, Owner, Status};
+
+use crate::glob::Glob;
+
+/// One name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) name: String,
+    pub(crate) holder: Option<Held>,
+    /// First come first.
+    pub(crate) waiters: Vec<Waiting>,
+    /// The fence of the lease that was last ended by force; forgotten after a minute.
+    pub(crate) broken: Option<u64>,
+}
+
+/// Who holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) owner: Owner,
+    /// What `tenure break` compares. A lock of another library has none of its own: this one is older.
+    pub(crate) fence: u64,
+    /// `None` for a lock of another library.
+    pub(crate) since: Option<SystemTime>,
+    /// For how long, by the clock of this machine.
+    pub(crate) held: Option<Duration>,
+    /// What is left of the lease; `None` when it has no expiry.
+    pub(crate) left: Option<Duration>,
+}
+
+/// Who waits for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) owner: Owner,
+    pub(crate) waited: Duration,
+}
+
+impl Seen {
+    /// Whether there is anything to show.
+    pub(crate) fn is_used(&self) -> bool {
+        self.holder.is_some() || !self.waiters.is_empty()
+    }
+}
+
+impl Held {
+    /// The fence of this very lease; a lock of another library has none.
+    pub(crate) fn own_fence(&self) -> Option<u64> {
+        Some(self.fence).filter(|_| !self.owner.is_foreign())
+    }
+}
+
+impl From<Status> for Seen {
+    fn from(status: Status) -> Self {
+        let held = |holder: tenure::Holder| {
+            let since = Some(holder.since).filter(|_| !holder.owner.is_foreign());
+            Held {
+                fence: holder.fence.get(),
+                since,
+                held: since.map(|since| SystemTime::now().duration_since(since).unwrap_or_default()),
+                left: Some(holder.remaining).filter(|left| *left != Duration::MAX),
+                owner: holder.owner,
+            }
+        };
+        let waiting = |waiter: tenure::Waiter| Waiting { owner: waiter.owner, waited: waiter.waited };
+        Seen {
+            name: status.name,
+            holder: status.holder.map(held),
+            waiters: status.waiters.into_iter().map(waiting).collect(),
+            broken: status.broken.map(|fence| fence.get()),
+        }
+    }
+}
+
+/// Looks at one name.
+pub(crate) async fn one(domain: &Domain, name: &str) -> Result<Seen, Error> {
+    domain.inspect(name).await.map(Seen::from)
+}
+
+/// Looks at the names that are held or waited for, and match; in order. Where one name is meant, no other is looked for.
+pub(crate) async fn all(domain: &Domain, glob: &Glob) -> Result<Vec<Seen>, Error> {
+    if let Some(name) = glob.exact() {
+        return Ok(Some(one(domain, &name).await?).into_iter().filter(Seen::is_used).collect());
+    }
+    let statuses = domain.list(glob.prefix()).await?;
+    Ok(statuses.into_iter().filter(|status| glob.matches(&status.name)).map(Seen::from).collect())
+}

@@ -1,0 +1,112 @@
+//! Directories.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use super::doctor_at;
+use crate::support::{Place, eventually};
+
+/// A directory in memory, which nothing cleans.
+struct InMemory(PathBuf);
+
+impl InMemory {
+    fn new(place: &Place) -> Self {
+        InMemory(Path::new("/dev/shm").join(place.path("").file_name().unwrap()))
+    }
+
+    fn url(&self) -> String {
+        format!("file://{}", self.0.display())
+    }
+}
+
+impl Drop for InMemory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+// B5
+#[test]
+fn a_fit_directory() {
+    let place = Place::new();
+    let dir = InMemory::new(&place);
+    let report = doctor_at(&place, &dir.url());
+    assert_eq!((report.troubles(), report.code), (vec![], 0));
+    assert!(report.reason("file system").starts_with("tmpfs"), "{}", report.reason("file system"));
+    assert!(report.reason("owner").contains("mode 700"), "{}", report.reason("owner"));
+    assert_eq!(report.reason("leftovers"), "none");
+    let files: Vec<_> = fs::read_dir(&dir.0)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(files.iter().all(|file| file.starts_with("stripe-")), "only empty stripes stay: {files:?}");
+}
+
+// B5
+#[test]
+fn a_directory_that_is_cleaned_by_age() {
+    let place = Place::new();
+    let report = doctor_at(&place, &place.url());
+    assert_eq!((report.troubles(), report.code), (vec![("store", "doubtful")], 0));
+    assert!(
+        report.reason("store").contains("what cleans /tmp may remove files in use"),
+        "{}",
+        report.reason("store")
+    );
+}
+
+// B5
+#[test]
+fn a_directory_that_others_can_write_to() {
+    let place = Place::new();
+    let dir = InMemory::new(&place);
+    fs::create_dir(&dir.0).unwrap();
+    fs::set_permissions(&dir.0, fs::Permissions::from_mode(0o777)).unwrap();
+    let report = doctor_at(&place, &dir.url());
+    assert_eq!((report.troubles(), report.code), (vec![("store", "unfit")], 77));
+    let remedy = report.finding("store")["remedy"].as_str().unwrap();
+    let command = remedy.split('`').nth(1).expect("a command in it");
+    assert!(place.command("sh").args(["-c", command]).status().unwrap().success(), "{command}");
+    assert_eq!(doctor_at(&place, &dir.url()).troubles(), []);
+}
+
+// B5
+#[test]
+fn a_directory_of_another_user() {
+    let place = Place::new();
+    let dir = InMemory::new(&place);
+    fs::create_dir(&dir.0).unwrap();
+    // Only root can give one away; for everyone else, root's are another user's.
+    let url = match chown(&dir.0, Some(1), None) {
+        Ok(()) => dir.url(),
+        Err(_) => "file:///usr".to_owned(),
+    };
+    let report = doctor_at(&place, &url);
+    assert_eq!((report.troubles(), report.code), (vec![("store", "unfit")], 77));
+    assert!(report.reason("store").contains("belongs to user"), "{}", report.reason("store"));
+}
+
+// B5
+#[test]
+fn what_the_killed_left_behind_is_counted_and_swept() {
+    let place = Place::new();
+    let dir = InMemory::new(&place);
+    let has_session = || {
+        let files = fs::read_dir(&dir.0).into_iter().flatten().flatten();
+        files.into_iter().any(|file| file.file_name().to_str().unwrap().starts_with("session-"))
+    };
+    let mut hold = place.tenure(&["hold", "name", "--url", &dir.url()]);
+    hold.stdin(Stdio::piped());
+    let hold = place.spawn(hold);
+    eventually("there is a session", has_session);
+    hold.signal(Signal::KILL);
+    hold.finish();
+    let report = doctor_at(&place, &dir.url());
+    assert_eq!(report.reason("leftovers"), "of 1 process that was killed: swept away");
+    assert!(!has_session());
+    assert_eq!(doctor_at(&place, &dir.url()).reason("leftovers"), "none");
+}

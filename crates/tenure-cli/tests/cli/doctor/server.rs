@@ -1,0 +1,200 @@
+//! Servers, each with one thing that is not as it should be.
+
+use tenure_testkit::redis::RedisServer;
+
+use super::{doctor, doctor_at};
+use crate::support::{Place, eventually};
+
+/// One that has nothing wrong with it.
+fn sound() -> tenure_testkit::redis::Builder {
+    RedisServer::builder().aof_always()
+}
+
+#[track_caller]
+fn assert_nothing_left(server: &RedisServer) {
+    let keys = server.command(&["KEYS", "*"]);
+    assert!(keys.items().is_empty(), "left behind: {keys:?}");
+}
+
+// B5
+#[test]
+fn a_fit_server() {
+    let place = Place::on(sound().start());
+    let report = doctor(&place);
+    assert_eq!((report.troubles(), report.code), (vec![], 0));
+    assert_eq!(report.conclusion, serde_json::json!({"v": 1, "verdict": "fit", "doubts": 0, "faults": 0}));
+    let checks: Vec<&str> =
+        report.findings.iter().map(|finding| finding["check"].as_str().unwrap()).collect();
+    assert_eq!(
+        checks,
+        [
+            "store",
+            "version",
+            "role",
+            "encryption",
+            "user",
+            "clock",
+            "eviction",
+            "persistence",
+            "replicas",
+            "connections",
+            "lease",
+            "hand-over",
+            "loss",
+            "listing",
+            "round trip"
+        ]
+    );
+    let trips = report.finding("round trip");
+    assert_eq!(trips["count"], 200);
+    assert!(trips["p50_us"].as_u64().unwrap() <= trips["p99_us"].as_u64().unwrap(), "{trips}");
+    assert_nothing_left(place.server());
+    let plain = place.end(&["doctor"]);
+    assert!(plain.stdout.ends_with("\nfit to hold locks\n"), "{}", plain.stdout);
+}
+
+// B5
+#[test]
+fn locks_that_may_be_evicted() {
+    let place =
+        Place::on(sound().config("maxmemory-policy", "allkeys-lru").config("maxmemory", "100mb").start());
+    let report = doctor(&place);
+    assert_eq!(
+        (report.troubles(), report.code),
+        (vec![("eviction", "unfit")], 1),
+        "locks work, and may be lost"
+    );
+    assert!(
+        report.reason("eviction").contains("allkeys-lru evicts locks when 100.00M"),
+        "{}",
+        report.reason("eviction")
+    );
+    assert_eq!(report.conclusion["verdict"], "unfit");
+
+    place.server().command(&["CONFIG", "SET", "maxmemory", "0"]);
+    let without_limit = doctor(&place);
+    assert_eq!((without_limit.troubles(), without_limit.code), (vec![("eviction", "doubtful")], 0));
+
+    report.apply(&place, "eviction");
+    assert_eq!(doctor(&place).troubles(), []);
+}
+
+// B5
+#[test]
+fn locks_that_a_crash_forgets() {
+    let place = Place::on_redis();
+    let report = doctor(&place);
+    assert_eq!((report.troubles(), report.code), (vec![("persistence", "doubtful")], 0));
+    assert!(report.reason("persistence").starts_with("nothing is saved"), "{}", report.reason("persistence"));
+    let plain = place.end(&["doctor"]);
+    assert!(plain.stdout.ends_with("\nfit to hold locks, with 1 doubt\n"), "{}", plain.stdout);
+
+    place.server().command(&["CONFIG", "SET", "save", "3600 1"]);
+    assert!(doctor(&place).reason("persistence").contains("snapshots at most"));
+    place.server().command(&["CONFIG", "SET", "appendonly", "yes"]);
+    assert!(doctor(&place).reason("persistence").contains("synced every second"));
+    report.apply(&place, "persistence");
+    assert_eq!(doctor(&place).troubles(), []);
+}
+
+// B5, R0.5
+#[test]
+fn replicas() {
+    let master = Place::on(sound().start());
+    let port = master.server().port().to_string();
+    let replica = RedisServer::builder().config("replicaof", &format!("127.0.0.1 {port}")).start();
+    eventually("the replica is there", || {
+        master.server().command(&["INFO", "replication"]).text().contains("state=online")
+    });
+
+    let report = doctor_at(&master, &replica.url());
+    assert_eq!(
+        (report.troubles(), report.code),
+        (vec![("store", "unfit")], 69),
+        "it is refused when it is opened"
+    );
+    assert!(report.reason("store").contains("read-only replica"), "{}", report.reason("store"));
+    let plain = master.end(&["doctor", "--url", &replica.url()]);
+    assert!(
+        plain.stdout.starts_with("✘ store  redis at ") || plain.stdout.starts_with("X  store"),
+        "{}",
+        plain.stdout
+    );
+    assert!(plain.stdout.ends_with("\nunfit to hold locks\n"), "{}", plain.stdout);
+
+    let report = doctor(&master);
+    assert_eq!((report.troubles(), report.code), (vec![("replicas", "doubtful")], 0));
+    assert!(report.reason("replicas").starts_with("1, of which "), "{}", report.reason("replicas"));
+    report.apply(&master, "replicas");
+    assert_eq!(doctor(&master).troubles(), []);
+
+    replica.kill();
+    eventually("the master notices", || {
+        master.server().command(&["INFO", "replication"]).text().contains("connected_slaves:0")
+    });
+    let report = doctor(&master);
+    assert_eq!((report.verdict("replicas"), report.verdict("lease"), report.code), ("unfit", "unfit", 1));
+    assert!(report.reason("lease").contains("min-replicas-to-write"), "{}", report.reason("lease"));
+}
+
+// B5
+#[test]
+fn a_server_of_a_cluster() {
+    let place = Place::on(sound().config("cluster-enabled", "yes").start());
+    let report = doctor(&place);
+    assert_eq!((report.verdict("cluster"), report.code), ("unfit", 1));
+}
+
+// B5
+#[test]
+fn a_clock_that_is_ahead_is_a_doubt_and_no_more() {
+    let place = Place::on(sound().clock().start());
+    place.server().set_clock_offset(5_000_000);
+    let report = doctor(&place);
+    assert_eq!(
+        (report.troubles(), report.code),
+        (vec![("clock", "doubtful")], 0),
+        "leases do not depend on it"
+    );
+    assert!(report.reason("clock").contains("ahead of this machine's clock"), "{}", report.reason("clock"));
+    place.server().set_clock_offset(-5_000_000);
+    assert!(doctor(&place).reason("clock").contains("behind this machine's clock"));
+    place.server().set_clock_offset(0);
+    assert_eq!(doctor(&place).troubles(), []);
+}
+
+// B5
+#[test]
+fn connections_that_run_out() {
+    let place = Place::on(sound().config("maxclients", "30").start());
+    let others: Vec<_> = (0..24).map(|_| place.server().client().unwrap()).collect();
+    let report = doctor(&place);
+    assert_eq!(report.troubles(), [("connections", "doubtful")]);
+    report.apply(&place, "connections");
+    assert_eq!(doctor(&place).troubles(), []);
+    drop(others);
+}
+
+// B5, R0.5
+#[test]
+fn a_server_that_is_away() {
+    let place = Place::on_redis();
+    place.server().kill();
+    let report = doctor(&place);
+    assert_eq!((report.troubles(), report.code), (vec![("store", "unfit")], 69));
+    assert_eq!(report.finding("store")["remedy"], "is it running?");
+}
+
+// B5
+#[test]
+fn other_ways_to_the_server() {
+    let place = Place::on(sound().tls().start());
+    let server = place.server();
+    let ca = server.ca_path();
+    let by_tls = doctor_at(&place, &format!("{}?tls_ca={}", server.tls_url(), ca.display()));
+    assert_eq!((by_tls.troubles(), by_tls.code), (vec![], 0));
+    assert!(by_tls.reason("encryption").starts_with("TLS"));
+    let by_socket = doctor_at(&place, &server.unix_url());
+    assert_eq!((by_socket.troubles(), by_socket.code), (vec![], 0));
+    assert!(by_socket.reason("encryption").contains("local socket"));
+}

@@ -1,0 +1,240 @@
+//! `tenure hold`: a name is held for as long as someone keeps its stdin open.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::{Place, Running, eventually};
+
+fn both() -> [Place; 2] {
+    [Place::new(), Place::on_redis()]
+}
+
+fn is_free(place: &Place) -> bool {
+    place.end(&["run", "-n", "-q", "name", "true"]).code == 0
+}
+
+fn start(place: &Place, options: &[&str]) -> Running {
+    let mut command = place.tenure(&[&["hold"], options, &["name"]].concat());
+    command.stdin(Stdio::piped());
+    place.spawn(command)
+}
+
+/// One that holds.
+fn holding(place: &Place, options: &[&str]) -> Running {
+    let running = start(place, options);
+    eventually("it says that it is held", || running.printed().ends_with('\n'));
+    assert!(!is_free(place));
+    running
+}
+
+// B4
+#[test]
+fn held_until_stdin_closes() {
+    for place in both() {
+        let mut hold = holding(&place, &["--label", "script"]);
+        let line = hold.printed();
+        let fence = line.strip_prefix("held name fence ").and_then(|rest| rest.strip_suffix('\n')).unwrap();
+        fence.parse::<u64>().unwrap();
+        let mut stdin = hold.stdin();
+        stdin.write_all(b"what is written\nchanges nothing\n").unwrap();
+        assert!(!is_free(&place));
+        drop(stdin);
+        let done = hold.finish();
+        assert_eq!((done.code, done.stdout, done.stderr.as_str()), (0, line, ""));
+        assert!(is_free(&place));
+
+        let mut hold = holding(&place, &["--json"]);
+        drop(hold.stdin());
+        let done = hold.finish();
+        assert!(done.stdout.starts_with(r#"{"v":1,"name":"name","held":true,"fence":"#), "{done:?}");
+        assert!(done.stdout.contains(r#","waited_ms":"#), "{done:?}");
+        place.assert_nothing_left();
+    }
+}
+
+// R2.1
+#[test]
+fn it_is_renewed() {
+    for place in both() {
+        let start = Instant::now();
+        let mut hold = holding(&place, &["--ttl", "1s"]);
+        while start.elapsed() < Duration::from_millis(2_500) {
+            assert!(!is_free(&place) && !hold.has_ended());
+        }
+        drop(hold.stdin());
+        assert_eq!(hold.finish().code, 0);
+    }
+}
+
+// B4
+#[test]
+fn a_signal_gives_it_back() {
+    for place in both() {
+        for (signal, code) in
+            [(Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131), (Signal::TERM, 143)]
+        {
+            let hold = holding(&place, &[]);
+            hold.signal(signal);
+            let done = hold.finish();
+            assert_eq!((done.code, done.stderr.as_str()), (code, ""));
+            assert!(is_free(&place));
+        }
+    }
+}
+
+// R2.2
+#[test]
+fn killed_it_holds_no_longer_than_its_ttl() {
+    for place in both() {
+        let hold = holding(&place, &["--ttl", "1s"]);
+        hold.signal(Signal::KILL);
+        hold.finish();
+        eventually("it is free", || is_free(&place));
+    }
+    let place = Place::new();
+    let hold = holding(&place, &["--ttl", "24h"]);
+    hold.signal(Signal::KILL);
+    hold.finish();
+    eventually("a directory frees it at once", || is_free(&place));
+}
+
+// R2.1
+#[test]
+fn taken_by_force_it_says_so() {
+    let place = Place::on_redis();
+    let mut hold = holding(&place, &["--ttl", "1h"]);
+    place.server().command(&["FLUSHALL"]);
+    let _stdin = hold.stdin();
+    let done = hold.finish();
+    assert_eq!(done.code, 79);
+    assert!(done.stderr.starts_with("tenure: lease on `name` is gone from the store"), "{done:?}");
+}
+
+// R2.1
+#[test]
+fn it_ends_before_a_lease_that_is_not_renewed_can_expire() {
+    let place = Place::on_redis();
+    let mut hold = holding(&place, &["--ttl", "6s"]);
+    let _stdin = hold.stdin();
+    let start = Instant::now();
+    place.server().stop();
+    let done = hold.finish();
+    let took = start.elapsed();
+    place.server().cont();
+    assert_eq!(done.code, 79);
+    assert!(done.stderr.starts_with("tenure: lease on `name` was not renewed in time"), "{done:?}");
+    // Renewed at the latest just before the server stopped.
+    assert!(took < Duration::from_secs(6), "{took:?}");
+}
+
+// R1.4
+#[test]
+fn nobody_waits_for_a_script_that_is_gone() {
+    for place in both() {
+        let mut held = holding(&place, &[]);
+        for (options, code) in [(&[][..], 75), (&["-E", "9"], 9)] {
+            let mut waiting = start(&place, options);
+            drop(waiting.stdin());
+            let done = waiting.finish();
+            assert_eq!((done.code, done.stdout.as_str()), (code, ""));
+            let message = "tenure: stdin was closed before `name` was acquired\n";
+            assert!(done.stderr.ends_with(message), "{done:?}");
+            let busy = place.end(&["run", "-n", "name", "true"]).stderr;
+            assert!(busy.contains("nobody else waits"), "it has left: {busy}");
+        }
+        for (options, code) in [(&["-n"][..], 75), (&["-w", ".05", "-E", "9"], 9)] {
+            let mut refused = start(&place, options);
+            let _stdin = refused.stdin();
+            let done = refused.finish();
+            assert!(done.code == code && done.stderr.contains("`name` is held by "), "{done:?}");
+        }
+        drop(held.stdin());
+        assert_eq!(held.finish().code, 0);
+        // Of a name that is free, the end of stdin is the end of the hold.
+        let done = place.end(&["hold", "name"]);
+        assert!(done.code == 0 && done.stdout.starts_with("held name fence "), "{done:?}");
+    }
+}
+
+#[test]
+fn a_script_that_cannot_be_told_does_not_have_it() {
+    for place in both() {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = place.tenure(&["hold", "name"]);
+        command.stdin(Stdio::piped()).stdout(full).stderr(Stdio::piped());
+        let output = command.spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(74), "{output:?}");
+        assert!(is_free(&place));
+    }
+}
+
+/// As the help and the documentation show it.
+#[test]
+fn beside_a_shell() {
+    let coprocess = r#"
+        coproc "$T" hold name
+        read -r held <&"${COPROC[0]}" || exit
+        echo "${held% *}"
+        "$T" run -q -n name true; echo $?
+        exec {COPROC[1]}>&-
+        wait "$COPROC_PID"; echo $?"#;
+    let descriptor = r#"
+        exec 3> >("$T" hold name > held)
+        until [ -s held ]; do sleep .01; done
+        read -r held < held; echo "${held% *}"
+        "$T" run -q -n name true; echo $?
+        exec 3>&-
+        wait $!; echo $?"#;
+    for place in both() {
+        for script in [coprocess, descriptor] {
+            let mut command = place.command("bash");
+            command.args(["-c", script]).env("T", env!("CARGO_BIN_EXE_tenure"));
+            let done = place.spawn(command).finish();
+            assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("held name fence\n75\n0\n", ""));
+        }
+        place.assert_nothing_left();
+    }
+    // A script that is killed closes its end.
+    let place = Place::new();
+    let mut command = place.command("bash");
+    let script = r#"exec 3> >("$T" hold --ttl 24h name > held); echo $$ > pid; exec sleep 600"#;
+    command.args(["-c", script]).env("T", env!("CARGO_BIN_EXE_tenure"));
+    let running = place.spawn(command);
+    eventually("it is held", || place.read("held").ends_with('\n'));
+    running.signal(Signal::KILL);
+    running.finish();
+    eventually("it is free", || is_free(&place));
+    place.assert_nothing_left();
+}
+
+/// A process that reads from a terminal in the background is stopped, and would renew no longer.
+#[test]
+fn in_the_background_of_a_terminal_it_goes_on() {
+    let place = Place::new();
+    let mut script = place.command("script");
+    script.args(["-q", "-c", "bash --norc --noprofile -i", "/dev/null"]).stdin(Stdio::piped());
+    let mut shell = place.spawn(script);
+    let mut keys = shell.stdin();
+    let line = format!("{} hold --ttl 1s name > held &\n", env!("CARGO_BIN_EXE_tenure"));
+    keys.write_all(line.as_bytes()).unwrap();
+    eventually("it is held", || place.read("held").ends_with('\n'));
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(2_500) {
+        assert!(!is_free(&place));
+    }
+    // In the foreground, Ctrl-D is the end of stdin.
+    keys.write_all(b"fg; echo $? > code\n").unwrap();
+    eventually("it ends", || {
+        let _ = keys.write_all(b"\x04");
+        std::thread::sleep(Duration::from_millis(20));
+        place.read("code") == "0\n"
+    });
+    assert!(is_free(&place));
+    let _ = keys.write_all(b"exit\n");
+    drop(keys);
+    shell.finish();
+}
