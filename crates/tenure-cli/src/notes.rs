@@ -54,6 +54,7 @@ const ALL: [Notes; 14] = [
             ("that of COMMAND", "it ran, and ended under the lease; 128 + n when signal n killed it"),
             BUSY,
             ("79", "the lease was lost, and COMMAND was stopped"),
+            ("124", "COMMAND ran for longer than --max-hold, and was stopped"),
             UNAVAILABLE,
             DENIED,
             USAGE,

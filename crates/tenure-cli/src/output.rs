@@ -8,7 +8,7 @@ mod refusal;
 use std::fmt::Display;
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anstream::adapter::strip_str;
@@ -26,6 +26,11 @@ pub(crate) use self::refusal::{busy, enclosing};
 /// How long a command that is to be stopped runs on for what is said of it.
 const LONGEST_SPEECH: Duration = Duration::from_millis(2);
 const SPEAKER_STACK: usize = 64 * 1_024;
+/// How long a process lives on for what it has to say.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How many lines are not written yet.
+static UNSAID: AtomicUsize = AtomicUsize::new(0);
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,12 +110,25 @@ pub(crate) fn say_at_once(fact: impl Display) {
     let line = line(fact).into_bytes();
     // The write is another thread's, which may wait for its reader as long as this process lives.
     let (said, is_said) = std::sync::mpsc::channel();
+    UNSAID.fetch_add(1, Ordering::SeqCst);
     let speaker = std::thread::Builder::new().stack_size(SPEAKER_STACK).spawn(move || {
         let _ = std::io::stderr().write_all(&line);
+        UNSAID.fetch_sub(1, Ordering::SeqCst);
         let _ = said.send(());
     });
     if speaker.is_ok() {
         let _ = is_said.recv_timeout(LONGEST_SPEECH);
+    } else {
+        UNSAID.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Waits for what [`say_at_once`] began to say, for a process that is about to end and has nothing else to do. On a busy machine its
+/// threads may not have run yet.
+pub(crate) fn finish_speaking() {
+    let start = std::time::Instant::now();
+    while UNSAID.load(Ordering::SeqCst) > 0 && start.elapsed() < LAST_WORDS {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, getpid, kill_process};
+use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process};
 
 use super::Run;
 use super::child::{Child, End, Group};
@@ -87,6 +87,7 @@ impl Front<'_> {
     fn minder_ended(&self) -> Option<Option<u8>> {
         while let Change::Of(pid, status) = tree::next_change() {
             if pid != self.minder {
+                self.learn(pid, status);
                 continue;
             }
             if let Some(code) = status.exit_status() {
@@ -102,6 +103,7 @@ impl Front<'_> {
     /// The minder can't report any more.
     fn conclude(&self, verdict: &Verdict) -> u8 {
         self.watch.facts.over(Moment::now());
+        output::finish_speaking();
         self.report.write(&self.watch.facts, verdict);
         verdict.code
     }
@@ -159,17 +161,21 @@ impl Front<'_> {
 
     /// Reaps what has ended; true when nothing is left below this process.
     fn is_all_ended(&self) -> bool {
-        let command = self.watch.facts.command().map(|(pid, _)| pid);
         loop {
             match tree::next_change() {
-                Change::Of(pid, status) => {
-                    if let Some(end) = End::of(status).filter(|_| Some(pid) == command) {
-                        self.watch.facts.ended(end);
-                    }
-                }
+                Change::Of(pid, status) => self.learn(pid, status),
                 Change::Nothing => return false,
                 Change::NoChild => return true,
             }
+        }
+    }
+
+    /// The command may become a child of this process, and end as such.
+    pub(crate) fn learn(&self, pid: Pid, status: WaitStatus) {
+        let facts = &self.watch.facts;
+        let is_command = facts.command().is_some_and(|(command, _)| pid == command);
+        if let Some(end) = End::of(status).filter(|_| is_command) {
+            facts.ended(end);
         }
     }
 

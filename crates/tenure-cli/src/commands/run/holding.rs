@@ -65,13 +65,16 @@ pub(crate) struct Holding<'a> {
     course: Course,
     was_told_to_end: bool,
     is_lost: bool,
+    /// The front was stopped along with the command.
+    is_suspended: bool,
 }
 
 impl<'a> Holding<'a> {
     pub(crate) fn new(child: Child, started_at: Moment, terms: Terms<'a>) -> Self {
         let too_long_at = terms.limits.max_hold.map_or(Moment::FAR, |limit| started_at.after(limit));
         let course = Course::Running;
-        Holding { child, terms, too_long_at, course, was_told_to_end: false, is_lost: false }
+        let (was_told_to_end, is_lost, is_suspended) = (false, false, false);
+        Holding { child, terms, too_long_at, course, was_told_to_end, is_lost, is_suspended }
     }
 
     /// Until the command has ended, or nothing is left of it.
@@ -79,6 +82,10 @@ impl<'a> Holding<'a> {
         loop {
             if let Some(ended) = self.step() {
                 self.terms.watch.rest();
+                if self.is_suspended {
+                    // What was killed while it was stopped is not continued any more, and its job is to end.
+                    let _ = kill_process(self.terms.front, Signal::CONT);
+                }
                 return ended;
             }
             let now = Moment::now();
@@ -261,8 +268,10 @@ impl<'a> Holding<'a> {
                     }
                     if status.stopped() && self.child.own_group().is_none() {
                         self.terms.events.suspend_front();
+                        self.is_suspended = true;
                     } else if status.continued() && self.child.own_group().is_none() {
                         let _ = kill_process(self.terms.front, Signal::CONT);
+                        self.is_suspended = false;
                     }
                 }
                 Change::Of(..) => {}

@@ -55,6 +55,7 @@ impl Minder<'_> {
         // The process ends here, and all that the runtime has with it.
         std::mem::forget(runtime);
         let verdict = verdict?;
+        output::finish_speaking();
         report.write(&watch.facts, &verdict);
         Ok(verdict.code)
     }

@@ -22,7 +22,7 @@ impl Front<'_> {
         let mut kill_at = None;
         loop {
             let nothing_left = self.look_at_orphans(&mut child);
-            match (kill_at, child.end()) {
+            match (kill_at, self.watch.facts.end()) {
                 (Some(_), _) if nothing_left => return exit_code::TIMED_OUT,
                 (Some(_), _) => {}
                 (None, Some(end)) => return end.code(),
@@ -56,9 +56,7 @@ impl Front<'_> {
             match tree::next_change() {
                 Change::Of(pid, status) if pid == child.pid() => {
                     child.changed(status);
-                    if let Some(end) = child.end() {
-                        self.watch.facts.ended(end);
-                    }
+                    self.learn(pid, status);
                     if status.stopped() && child.own_group().is_none() {
                         let _ = kill_process(getpid(), Signal::STOP);
                     }

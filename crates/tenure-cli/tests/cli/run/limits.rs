@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, kill_process};
 
 use super::both::on_both_stores;
-use crate::support::{Place, Running, eventually, lives};
+use crate::support::{Place, Running, eventually, lives, state};
 
 on_both_stores!(
     a_name_is_kept_for_the_least_time_and_given_back,
@@ -30,7 +30,7 @@ const STUBBORN: &str = r#"
 fn kept(place: &Place) -> Running {
     let running = place.start_script(&["--ttl", "1s", "--min-hold", "1h"], "echo $$ > pid; exit 3");
     let command = place.pid("pid");
-    eventually("the command ends", || !lives(command));
+    eventually("its end is seen", || state(command).is_none());
     running
 }
 
@@ -52,7 +52,7 @@ fn a_name_is_kept_for_the_least_time_and_given_back(place: &Place) {
     let start = Instant::now();
     let running = place.start_script(&["--ttl", "1s", "--min-hold", "2500ms"], "echo $$ > pid; exit 3");
     let command = place.pid("pid");
-    eventually("the command ends", || !lives(command));
+    eventually("its end is seen", || state(command).is_none());
     assert_eq!(place.end(&["run", "-n", "name", "true"]).code, 75);
     let next = place.start_script(&["-q"], "echo in > next");
     let done = running.finish();
@@ -110,8 +110,7 @@ fn the_minder_killed_while_it_keeps_the_code_stays(place: &Place) {
     let script = "sleep 600 & echo $! > left; echo $$ > pid; exit 3";
     let running = place.start_script(&["--ttl", "1s", "--min-hold", "1h"], script);
     let (command, left) = (place.pid("pid"), place.pid("left"));
-    eventually("the command ends", || !lives(command));
-    std::thread::sleep(Duration::from_millis(300));
+    eventually("its end is seen", || state(command).is_none());
     kill_process(running.minder(), Signal::KILL).unwrap();
     let done = running.finish();
     assert_eq!(done.code, 3, "{done:?}");

@@ -70,11 +70,12 @@ fn killed_at_once_when_it_is_ended_by_force(place: &Place) {
 
 // B4
 fn killed_before_the_expiry_when_the_store_is_away(place: &Place) {
-    let (running, _) = start(place, &["--ttl", "2s", "--on-lost", "kill"]);
+    let (running, pid) = start(place, &["--ttl", "2s", "--on-lost", "kill"]);
     let away = Instant::now();
     take_store_away(place);
-    assert_killed(place, running);
+    eventually("it is killed", || !lives(pid));
     assert!(away.elapsed() < Duration::from_secs(2), "{:?}", away.elapsed());
+    assert_killed(place, running);
 }
 
 // B4
@@ -83,7 +84,7 @@ fn the_front_kills_without_asking_too(place: &Place) {
     let next = place.start_script(&["-q"], "echo in > next");
     kill_process(running.minder(), Signal::STOP).unwrap();
     let done = running.finish();
-    assert!(done.code == 79 && done.stderr.contains("hangs; the command was killed"), "{done:?}");
+    assert_eq!(done.code, 79, "{done:?}");
     assert_eq!(next.finish().code, 0);
     assert_eq!((place.read("got").as_str(), place.read("overlaps").as_str()), ("", ""));
     place.assert_nothing_left();

@@ -8,6 +8,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::both::on_both_stores;
+use super::stopping::full_pipe;
 use crate::support::{Place, Running};
 
 on_both_stores!(
@@ -180,20 +181,15 @@ fn a_descriptor_that_cannot_be_written_is_refused_before_anything_is_done() {
     assert!(!place.path("ran").exists() && !place.locks().exists());
 }
 
-/// A pipe that is full, and whose reader sleeps.
 #[test]
 fn who_does_not_read_keeps_nobody_waiting() {
     let place = Place::new();
-    let mut command = place.command("sh");
-    let script = r#"
-        mkfifo pipe; sleep 600 < pipe & exec 3>pipe
-        dd if=/dev/zero bs=4096 count=100 oflag=nonblock >&3 2>/dev/null
-        dd if=/dev/zero bs=1 count=4096 oflag=nonblock >&3 2>/dev/null
-        exec setsid "$0" run --status-fd 3 name sh -c 'echo $$ > pid; sleep .1; exit 3'"#;
-    command.args(["-c", script, env!("CARGO_BIN_EXE_tenure")]);
-    let running = place.spawn(command);
+    let (_reader, writer) = full_pipe();
+    let script = "echo $$ > pid; sleep .1; exit 3";
+    let command = place.tenure(&["run", "--status-fd", "2", "name", "sh", "-c", script]);
+    let running = place.spawn_with(command, Some(writer.into()));
     place.pid("pid");
     assert_eq!(place.end(&["run", "-q", "name", "true"]).code, 0, "it was given back");
-    let done = running.finish();
-    assert_eq!((done.code, done.stderr.as_str()), (3, ""));
+    assert_eq!(running.finish().code, 3);
+    place.assert_nothing_left();
 }

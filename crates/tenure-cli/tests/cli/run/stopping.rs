@@ -264,7 +264,7 @@ fn a_short_lease_is_renewed_for_long() {
 }
 
 /// A pipe that nobody reads, and that is full.
-fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+pub(super) fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     for piece in [4_096, 1] {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
-use crate::support::{Place, Running, eventually, lives, state};
+use crate::support::{Place, Running, eventually, lives, parent, state};
 
 /// A shell on a terminal of its own.
 pub(super) struct Terminal {
@@ -138,5 +138,42 @@ fn a_terminal_that_is_gone_ends_the_command_of_its_first_process() {
     eventually("the command is gone", || !lives(pid));
     terminal.finish();
     eventually("so is all else", || place.processes().is_empty());
+    place.assert_nothing_left();
+}
+
+#[test]
+fn control_z_and_control_c_while_a_name_is_kept() {
+    let place = Place::new();
+    let mut terminal = Terminal::open(&place);
+    terminal.type_keys("$T run --min-hold 1h name -- sh -c 'echo $$ > pid; exit 4'; echo $? > code\n");
+    let pid = place.pid("pid");
+    eventually("its end is seen", || state(pid).is_none());
+    terminal.type_keys("\u{1a}");
+    eventually("the shell sees it stopped", || place.read("code") == "147\n");
+    assert_eq!(place.end(&["run", "-n", "name", "true"]).code, 75, "it is kept");
+    terminal.type_keys("fg; echo $? > code\n");
+    let is_stopped = |pid: &i32| state(Pid::from_raw(*pid).unwrap()) == Some('T');
+    eventually("it goes on", || !place.processes().iter().any(is_stopped));
+    terminal.type_keys("\u{3}");
+    eventually("it ends as the command did", || place.read("code") == "4\n");
+    assert_eq!(place.end(&["run", "-n", "name", "true"]).code, 0, "it was given back");
+    terminal.close();
+    place.assert_nothing_left();
+}
+
+/// Its job is not to stay in the shell as a stopped one.
+#[test]
+fn a_command_that_is_killed_while_it_is_stopped_ends() {
+    let place = Place::new();
+    let mut terminal = Terminal::open(&place);
+    terminal.type_keys(
+        "$T run --max-hold 1s -k 0 name -- sh -c 'echo $PPID > minder; echo $$ > pid; read line'; echo $? > code\n",
+    );
+    let (pid, minder) = (place.pid("pid"), place.pid("minder"));
+    let front = parent(minder).unwrap();
+    terminal.type_keys("\u{1a}");
+    eventually("the shell sees it stopped", || place.read("code") == "147\n");
+    eventually("all of it ends", || ![pid, minder, front].into_iter().any(lives));
+    terminal.close();
     place.assert_nothing_left();
 }
