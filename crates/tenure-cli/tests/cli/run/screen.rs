@@ -219,7 +219,10 @@ fn nothing_is_drawn_in_the_background_or_on_a_terminal_without_a_cursor() {
 fn a_halted_terminal_does_not_keep_it_from_its_turn() {
     let place = Place::new();
     let holder = hold(&place);
-    let mut terminal = Terminal::run(&place, "stty ixon; $T run name -- touch ran");
+    let mut terminal = Terminal::run(
+        &place,
+        "stty ixon; $T run name -- sh -c 'touch ran; until test -e go; do sleep .01; done'",
+    );
     is_drawn(&terminal);
     terminal.type_keys("\u{13}");
     eventually("nothing is shown any more", || {
@@ -231,6 +234,7 @@ fn a_halted_terminal_does_not_keep_it_from_its_turn() {
     holder.finish();
     eventually("it has run", || place.path("ran").exists());
     terminal.type_keys("\u{11}");
+    std::fs::write(place.path("go"), "").unwrap();
     terminal.finish();
 }
 
