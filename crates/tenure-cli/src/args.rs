@@ -88,7 +88,7 @@ impl Patience {
 /// What is asked for besides the name.
 #[derive(Debug, Args)]
 pub(crate) struct Terms {
-    /// How long a lease lasts unless renewed: 100ms to 24h [default: 10s]
+    /// How long an unrenewed lease lasts: 100ms to 24h [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) ttl: Option<Duration>,
 

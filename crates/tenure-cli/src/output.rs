@@ -66,7 +66,7 @@ pub(crate) fn say(fact: impl Display) {
 /// Says one fact of what is done, with `-v` alone.
 pub(crate) fn say_more(fact: impl Display) {
     if is_heard(Loudness::Verbose) {
-        say_at_once(fact);
+        say_if_heard(fact);
     }
 }
 

@@ -9,9 +9,11 @@ use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, major, minor};
+use tokio::sync::oneshot;
 
 /// The numbers of `/dev/null` on Linux.
 const NULL_DEVICE: (u32, u32) = (1, 3);
+const WRITER_STACK: usize = 64 * 1_024;
 
 /// Writes all of it.
 ///
@@ -25,12 +27,16 @@ pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
     File::from(stdout.as_fd().try_clone_to_owned()?).write_all(bytes)
 }
 
-/// Writes one line.
+/// Writes one line, in a thread of its own: whoever is to read it may not read, and a lease is to be renewed meanwhile.
 ///
 /// # Errors
 /// As [`write`].
-pub(crate) fn write_line(line: &str) -> io::Result<()> {
-    write(format!("{line}\n").as_bytes())
+pub(crate) async fn print_line(line: String) -> io::Result<()> {
+    let (written, is_written) = oneshot::channel();
+    std::thread::Builder::new().stack_size(WRITER_STACK).spawn(move || {
+        let _ = written.send(write(format!("{line}\n").as_bytes()));
+    })?;
+    is_written.await.unwrap_or_else(|_| Err(io::Error::other("it could not be written")))
 }
 
 fn was_closed(stdout: &io::Stdout) -> io::Result<bool> {

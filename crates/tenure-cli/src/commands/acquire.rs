@@ -6,9 +6,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use rustix::process::Signal;
 use serde::Serialize;
-use tenure::{Error, Guard, Lock, Ticket};
+use tenure::{Error, Lock, Ticket};
 
 use super::obtain::{self, Endings, Obtained};
 use super::on_domain;
@@ -33,7 +32,7 @@ pub(crate) struct Acquire {
     #[command(flatten)]
     patience: Patience,
 
-    /// How long the ticket lasts unless renewed: 100ms to 24h [default: 60s]
+    /// How long an unrenewed ticket lasts: 100ms to 24h [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = args::duration, allow_hyphen_values = true)]
     ttl: Option<Duration>,
 
@@ -79,8 +78,14 @@ impl Acquire {
                 Obtained::Held { guard, waited } => (guard, waited),
                 Obtained::Not(code) => return Ok(code),
             };
-            match detach(guard, &mut endings).await {
-                Ok(Ok(ticket)) => self.hand_out(domain, &ticket, waited).await,
+            // After a signal nobody waits for the ticket.
+            let detached = tokio::select! {
+                biased;
+                signal = endings.next() => Err(signal),
+                detached = guard.detach() => Ok(detached.map_err(Error::from)),
+            };
+            match detached {
+                Ok(Ok(ticket)) => Ok(self.hand_out(domain, &ticket, waited, &mut endings).await),
                 Ok(Err(error)) => {
                     obtain::part(domain).await;
                     Err(error)
@@ -100,46 +105,43 @@ impl Acquire {
         domain.lock(&self.name).label(&self.label).ttl(ttl)
     }
 
+    /// Prints the ticket; what can't be printed is given back.
     async fn hand_out(
         &self,
         domain: &tenure::Domain,
         ticket: &Ticket,
         waited: Duration,
-    ) -> Result<u8, Error> {
-        let line = if self.format.json {
-            json::to_line(&Printed {
-                name: ticket.name(),
-                ticket: ticket.to_string(),
-                fence: ticket.fence().get(),
-                ttl_ms: json::millis(ticket.ttl()),
-                waited_ms: json::millis(waited),
-            })
-        } else {
-            ticket.to_string()
+        endings: &mut Endings,
+    ) -> u8 {
+        let (code, why) = tokio::select! {
+            biased;
+            printed = stdout::print_line(self.line(ticket, waited)) => match printed {
+                Ok(()) => {
+                    say_more(format_args!("ticket lasts {}, unless it is renewed", rough(ticket.ttl())));
+                    return 0;
+                }
+                Err(refusal) => (exit_code::IO, refusal.to_string()),
+            },
+            signal = endings.next() => (exit_code::by_signal(signal.as_raw()), "interrupted".to_owned()),
         };
-        let Err(refusal) = stdout::write_line(&line) else {
-            say_more(format_args!("ticket lasts {}, unless it is renewed", rough(ticket.ttl())));
-            return Ok(0);
-        };
-        let name = escaped(&self.name);
+        say(format_args!("ticket could not be written to stdout: {why}"));
         match domain.release(ticket).await {
-            Ok(_) => say(format_args!(
-                "ticket could not be written to stdout, and `{name}` was given back: {refusal}"
-            )),
-            Err(error) => {
-                say(format_args!("ticket could not be written to stdout: {refusal}"));
-                output::not_given_back(&self.name, &error);
-            }
+            Ok(_) => say(format_args!("`{}` was given back", escaped(&self.name))),
+            Err(error) => output::not_given_back(&self.name, &error),
         }
-        Ok(exit_code::IO)
+        code
     }
-}
 
-/// Cuts the lease loose from this process. After a signal nobody waits for the ticket: the lease is given back.
-async fn detach(guard: Guard, endings: &mut Endings) -> Result<Result<Ticket, Error>, Signal> {
-    tokio::select! {
-        biased;
-        signal = endings.next() => Err(signal),
-        detached = guard.detach() => Ok(detached.map_err(Error::from)),
+    fn line(&self, ticket: &Ticket, waited: Duration) -> String {
+        if !self.format.json {
+            return ticket.to_string();
+        }
+        json::to_line(&Printed {
+            name: ticket.name(),
+            ticket: ticket.to_string(),
+            fence: ticket.fence().get(),
+            ttl_ms: json::millis(ticket.ttl()),
+            waited_ms: json::millis(waited),
+        })
     }
 }

@@ -4,6 +4,7 @@
 //! the queue for a script that is gone; but only after a while, so that a stdin that was never open does not race with a name that is free.
 
 use std::io::{self, Read as _};
+use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
@@ -20,7 +21,7 @@ use super::waiting::Wait;
 use crate::args::{Domain, Format, Patience, Terms, Voice};
 use crate::exit_code;
 use crate::json;
-use crate::output::{self, say, say_at_once, say_more};
+use crate::output::{self, say, say_if_heard, say_more};
 use crate::stdout;
 use crate::sys::Mask;
 use crate::text::{escaped, owner};
@@ -30,6 +31,8 @@ const STDIN_COUNTS_AFTER: Duration = Duration::from_millis(500);
 
 /// How often a terminal that is others' is tried again.
 const BACKGROUND_NAP: Duration = Duration::from_millis(250);
+/// How long what is printed may take when nobody wants the name any more.
+const LONGEST_LAST_WORD: Duration = Duration::from_millis(500);
 const READER_STACK: usize = 64 * 1_024;
 
 /// Hold NAME until stdin closes
@@ -67,6 +70,8 @@ struct Printed<'a> {
 enum Ended {
     StdinClosed,
     Signal(u8),
+    /// It could not be told that it is held.
+    Unheard(io::Error),
     Lost(String),
 }
 
@@ -108,34 +113,33 @@ impl Hold {
             Obtained::Held { guard, waited } => (guard, waited),
             Obtained::Not(code) => return Ok(code),
         };
-        if let Err(refusal) = self.tell(&guard, waited) {
-            say(format_args!(
-                "that `{}` is held could not be written to stdout: {refusal}",
-                escaped(&self.name)
-            ));
-            give_back(guard).await;
-            return Ok(exit_code::IO);
-        }
-        Ok(match until_ended(&guard, endings, stdin).await {
+        let ended = tell_and_hold(self.line(&guard, waited), &guard, endings, stdin).await;
+        Ok(match ended {
             Ended::StdinClosed => give_back(guard).await.unwrap_or(0),
             Ended::Signal(code) => {
                 give_back(guard).await;
                 code
             }
+            Ended::Unheard(refusal) => {
+                let name = escaped(&self.name);
+                say(format_args!("that `{name}` is held could not be written to stdout: {refusal}"));
+                give_back(guard).await;
+                exit_code::IO
+            }
             Ended::Lost(why) => {
-                say_at_once(escaped(&why));
+                say_if_heard(escaped(&why));
                 exit_code::LOST
             }
         })
     }
 
-    fn tell(&self, guard: &Guard, waited: Duration) -> io::Result<()> {
+    fn line(&self, guard: &Guard, waited: Duration) -> String {
         let fence = guard.fence().get();
-        stdout::write_line(&if self.format.json {
+        if self.format.json {
             json::to_line(&Printed { name: &self.name, held: true, fence, waited_ms: json::millis(waited) })
         } else {
             format!("held {} fence {fence}", escaped(&self.name))
-        })
+        }
     }
 }
 
@@ -164,10 +168,35 @@ fn is_in_background() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|foreground| foreground != getpgrp())
 }
 
+/// Says that it is held, and holds. Whoever is to read that may not read: it is held and renewed all the same.
+async fn tell_and_hold(
+    line: String,
+    guard: &Guard,
+    endings: &mut Endings,
+    stdin: &mut oneshot::Receiver<()>,
+) -> Ended {
+    let mut printing = pin!(stdout::print_line(line));
+    tokio::select! {
+        biased;
+        printed = &mut printing => match printed {
+            Ok(()) => until_ended(guard, endings, stdin).await,
+            Err(refusal) => Ended::Unheard(refusal),
+        },
+        ended = until_ended(guard, endings, stdin) => match ended {
+            // A stdin that is at its end from the beginning does not keep the line from being printed.
+            Ended::StdinClosed => match tokio::time::timeout(LONGEST_LAST_WORD, printing).await {
+                Ok(Err(refusal)) => Ended::Unheard(refusal),
+                _ => Ended::StdinClosed,
+            },
+            ended => ended,
+        },
+    }
+}
+
 /// Holds until there is a reason not to. The script must hear of a loss while it can still stop in time, so the end is that of a
 /// command under `run`: when a quarter of the lease is left.
 async fn until_ended(guard: &Guard, endings: &mut Endings, stdin: &mut oneshot::Receiver<()>) -> Ended {
-    let mut plan = Plan::new(Moment::now(), guard.remaining());
+    let mut plan = Plan::new(Moment::now(), guard.remaining(), None);
     loop {
         let now = Moment::now();
         plan.look(now, guard.remaining());

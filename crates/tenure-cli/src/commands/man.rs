@@ -24,7 +24,7 @@ const ENVIRONMENT: [(&str, &str); 4] = [
 /// Print a man page
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// Write the pages of all commands into this directory, which is made if it is not there
+    /// Write the pages of all commands into this directory, and make it if need be
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     dir: Option<PathBuf>,
 

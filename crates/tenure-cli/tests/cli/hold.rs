@@ -146,7 +146,7 @@ fn nobody_waits_for_a_script_that_is_gone() {
             let busy = place.end(&["run", "-n", "name", "true"]).stderr;
             assert!(busy.contains("nobody else waits"), "it has left: {busy}");
         }
-        for (options, code) in [(&["-n"][..], 75), (&["-w", ".05", "-E", "9"], 9)] {
+        for (options, code) in [(&["-n"][..], 75), (&["-w", "1s", "-E", "9"], 9)] {
             let mut refused = start(&place, options);
             let _stdin = refused.stdin();
             let done = refused.finish();
@@ -168,6 +168,40 @@ fn a_script_that_cannot_be_told_does_not_have_it() {
         command.stdin(Stdio::piped()).stdout(full).stderr(Stdio::piped());
         let output = command.spawn().unwrap().wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(74), "{output:?}");
+        assert!(is_free(&place));
+    }
+}
+
+/// Renewals do not wait for the script, nor does a signal.
+#[test]
+fn a_script_that_does_not_read_holds_up_nothing() {
+    for place in both() {
+        let full_pipe = || {
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            writer.write_all(&[b' '; 65_536]).unwrap();
+            (reader, writer)
+        };
+        let (_reader, pipe) = full_pipe();
+        let mut command = place.tenure(&["hold", "--ttl", "1s", "name"]);
+        command.stdin(Stdio::piped()).stdout(pipe);
+        let mut hold = command.spawn().unwrap();
+        let _stdin = hold.stdin.take();
+        eventually("it is held", || !is_free(&place));
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(2_500) {
+            assert!(!is_free(&place));
+        }
+        let pid = rustix::process::Pid::from_child(&hold);
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+        assert_eq!(hold.wait().unwrap().code(), Some(143));
+        assert!(is_free(&place));
+
+        let (_reader, pipe) = full_pipe();
+        let mut acquire =
+            place.tenure(&["acquire", "name"]).stdout(pipe).stderr(Stdio::null()).spawn().unwrap();
+        eventually("it is held", || !is_free(&place));
+        rustix::process::kill_process(rustix::process::Pid::from_child(&acquire), Signal::INT).unwrap();
+        assert_eq!(acquire.wait().unwrap().code(), Some(130));
         assert!(is_free(&place));
     }
 }
