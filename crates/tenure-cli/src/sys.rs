@@ -238,8 +238,13 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
 
 /// Children are to be waited for, also when this process was started with SIGCHLD ignored.
 pub(crate) fn keep_children() {
-    // SAFETY: sets the default action, which is no handler.
-    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    catch_no_more(Signal::CHILD);
+}
+
+/// The signal gets its default action.
+pub(crate) fn catch_no_more(signal: Signal) {
+    // SAFETY: sets the default action, which is no handler; the number is valid.
+    unsafe { libc::signal(signal.as_raw(), libc::SIG_DFL) };
 }
 
 /// Signals that are blocked, to be read.

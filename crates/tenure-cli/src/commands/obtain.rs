@@ -37,6 +37,7 @@ pub(crate) async fn obtain(
     let outcome = tokio::select! {
         biased;
         outcome = wait.acquire(&screen) => outcome?,
+        never = screen.obey_stops() => match never {},
         code = reason => {
             part(wait.domain).await;
             return Ok(Obtained::Not(code));

@@ -7,9 +7,11 @@
 //! (Ctrl-S) must not halt a process that has to keep its place in the queue, or a lease.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 use rustix::termios::{isatty, tcgetpgrp, tcgetwinsize};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::output::{is_quiet, write_at_once};
@@ -59,6 +61,23 @@ impl Screen {
         self.changed.notify_one();
     }
 
+    /// Stops this process when its terminal says so (Ctrl-Z), with a clean line. For a process that nobody else stops; to be polled beside the
+    /// wait, and once: after that, the signal has its default action again.
+    pub(crate) async fn obey_stops(&self) -> Infallible {
+        let kind = SignalKind::from_raw(Signal::TSTP.as_raw());
+        let stops = Some(kind).filter(|_| self.group.is_some() && !sys::is_ignored(Signal::TSTP));
+        let Some(mut stops) = stops.and_then(|kind| signal(kind).ok()) else {
+            return std::future::pending().await;
+        };
+        let _caught = Caught;
+        loop {
+            stops.recv().await;
+            self.pause();
+            let _ = kill_process(getpid(), Signal::STOP);
+            self.resume();
+        }
+    }
+
     /// Until it is to be drawn again.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
@@ -101,6 +120,15 @@ impl Screen {
     /// Erases the line when it is dropped.
     pub(super) fn erased_at_end(&self) -> impl Drop {
         Erased(self)
+    }
+}
+
+/// SIGTSTP is caught until this is dropped.
+struct Caught;
+
+impl Drop for Caught {
+    fn drop(&mut self) {
+        sys::catch_no_more(Signal::TSTP);
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use super::terminal::Terminal;
-use crate::support::{Place, Running, eventually};
+use crate::support::{Place, Running, eventually, state};
 
 /// What is written to erase the line.
 const ERASED: &str = "\r\x1b[J";
@@ -60,6 +60,15 @@ fn hold(place: &Place) -> Running {
 #[track_caller]
 fn is_drawn(terminal: &Terminal) {
     eventually("a line is drawn", || drawn(&terminal.shown()).iter().any(|line| line.contains(", pid ")));
+}
+
+/// The shell has said that it is stopped, and nothing is left of what was drawn.
+#[track_caller]
+fn is_clean(terminal: &Terminal) {
+    eventually("the line is clean", || {
+        let left = screen(&terminal.shown());
+        left.iter().any(|line| line.contains("Stopped")) && !left.iter().any(|line| line.contains(", pid "))
+    });
 }
 
 // R4.1
@@ -168,10 +177,8 @@ fn stopped_it_leaves_a_clean_line_and_draws_again_when_continued() {
     is_drawn(&terminal);
     terminal.type_keys("\u{1a}");
     eventually("the shell sees it stopped", || place.read("code") == "147\n");
-    let shown = terminal.shown();
-    let left = screen(&shown);
-    assert!(!left.iter().any(|line| line.contains(", pid ")), "{left:?}");
-    let before = drawn(&shown).len();
+    is_clean(&terminal);
+    let before = drawn(&terminal.shown()).len();
     terminal.type_keys("echo typed > typed\n");
     eventually("the shell is used meanwhile", || place.read("typed") == "typed\n");
     // Longer than two frames.
@@ -191,6 +198,46 @@ fn stopped_it_leaves_a_clean_line_and_draws_again_when_continued() {
     holder.finish();
     terminal.type_keys("wait %1; echo $? > code-3\n");
     eventually("it ends", || place.read("code-3") == "0\n");
+    terminal.close();
+}
+
+/// They are one process, which stops itself.
+// B4
+#[test]
+fn acquire_and_hold_leave_a_clean_line_when_they_are_stopped() {
+    let place = Place::new();
+    let holder = hold(&place);
+    let mut terminal = Terminal::open(&place);
+    terminal.type_keys("$T hold name; echo $? > code\n");
+    is_drawn(&terminal);
+    terminal.type_keys("\u{1a}");
+    eventually("the shell sees it stopped", || place.read("code") == "147\n");
+    is_clean(&terminal);
+    let before = drawn(&terminal.shown()).len();
+    terminal.type_keys("fg; echo $? > code-2\n");
+    eventually("it is drawn again", || drawn(&terminal.shown()).len() > before);
+    holder.signal(Signal::TERM);
+    holder.finish();
+    eventually("it is held", || terminal.shown().contains("held name fence "));
+    // Now by the signal itself, as any program.
+    terminal.type_keys("\u{1a}");
+    eventually("it is stopped again", || place.read("code-2") == "148\n");
+    terminal.type_keys("fg; echo $? > code-3\n");
+    // While the shell reads keys, this one would end nothing.
+    let is_stopped = |pid: &i32| state(Pid::from_raw(*pid).unwrap()) == Some('T');
+    eventually("it goes on", || !place.processes().iter().any(is_stopped));
+    terminal.type_keys("\u{4}");
+    eventually("it ends with its stdin", || place.read("code-3") == "0\n");
+    std::fs::remove_file(place.path("pid")).unwrap();
+    let holder = hold(&place);
+    terminal.type_keys("$T acquire name > ticket; echo $? > code-4\n");
+    eventually("it is drawn", || {
+        drawn(&terminal.shown()).iter().any(|line| line.contains(&holder.minder().to_string()))
+    });
+    terminal.type_keys("\u{3}");
+    eventually("it is interrupted", || place.read("code-4") == "130\n");
+    holder.signal(Signal::TERM);
+    holder.finish();
     terminal.close();
 }
 
@@ -219,7 +266,10 @@ fn nothing_is_drawn_in_the_background_or_on_a_terminal_without_a_cursor() {
 fn a_halted_terminal_does_not_keep_it_from_its_turn() {
     let place = Place::new();
     let holder = hold(&place);
-    let mut terminal = Terminal::run(&place, "stty ixon; $T run name -- touch ran");
+    let mut terminal = Terminal::run(
+        &place,
+        "stty ixon; $T run name -- sh -c 'touch ran; until test -e go; do sleep .01; done'",
+    );
     is_drawn(&terminal);
     terminal.type_keys("\u{13}");
     eventually("nothing is shown any more", || {
@@ -231,6 +281,7 @@ fn a_halted_terminal_does_not_keep_it_from_its_turn() {
     holder.finish();
     eventually("it has run", || place.path("ran").exists());
     terminal.type_keys("\u{11}");
+    std::fs::write(place.path("go"), "").unwrap();
     terminal.finish();
 }
 
