@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 
+use super::both::on_both_stores;
 use crate::support::{Place, Running, eventually, lives};
 
 on_both_stores!(

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::both::on_both_stores;
 use crate::support::{Place, Running, eventually, lives, state};
 
 on_both_stores!(

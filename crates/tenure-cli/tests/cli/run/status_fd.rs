@@ -7,6 +7,7 @@ use std::process::Command;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
+use super::both::on_both_stores;
 use crate::support::{Place, Running};
 
 on_both_stores!(
