@@ -11,4 +11,5 @@ mod run;
 mod snapshots;
 mod support;
 mod tickets;
+mod top;
 mod watch;
