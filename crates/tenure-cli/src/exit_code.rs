@@ -20,6 +20,8 @@ pub(crate) const BUSY: u8 = 75;
 pub(crate) const DENIED: u8 = 77;
 /// The lease was lost, and the command was stopped.
 pub(crate) const LOST: u8 = 79;
+/// The command was stopped because it ran for too long, as with timeout(1).
+pub(crate) const TIMED_OUT: u8 = 124;
 /// The command was found and can't be executed.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command was not found.

@@ -29,9 +29,15 @@ pub(crate) fn print(object: &impl Serialize) -> bool {
     stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).is_ok()
 }
 
-/// One object as a line, without its end.
+/// One object as a line, without its end. No control character is in it: a terminal may be what reads it, and names are of others.
 pub(crate) fn to_line(object: &impl Serialize) -> String {
-    serde_json::to_string(&Versioned { v: VERSION, object }).expect("plain fields")
+    let line = serde_json::to_string(&Versioned { v: VERSION, object }).expect("plain fields");
+    if !line.contains(char::is_control) {
+        return line;
+    }
+    // JSON itself wants the first 32 escaped, and has none of the others outside of its strings.
+    let escape = |c: char| if c.is_control() { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
+    line.chars().map(escape).collect()
 }
 
 /// Who holds or waits; all fields are null for a lock of another library, which does not say.
@@ -115,4 +121,15 @@ pub(crate) fn micros(duration: Duration) -> u64 {
 /// Milliseconds since 1970.
 pub(crate) fn unix_millis(moment: SystemTime) -> u64 {
     millis(moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_control_character_reaches_a_terminal_or_gets_lost() {
+        let line = to_line(&serde_json::json!({ "name": "a\n\u{1b}[31m\u{7f}\u{9b}31m\"ü" }));
+        assert_eq!(line, r#"{"v":1,"name":"a\n\u001b[31m\u007f\u009b31m\"ü"}"#);
+    }
 }

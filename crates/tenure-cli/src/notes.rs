@@ -65,7 +65,7 @@ const ALL: [Notes; 14] = [
     Notes {
         command: "ls",
         examples: &[("tenure ls", "all names"), ("tenure ls 'orders/*'", "those that match")],
-        codes: &[PRINTED, USAGE, UNAVAILABLE, DENIED],
+        codes: &[PRINTED, USAGE, UNAVAILABLE, IO, DENIED],
     },
     Notes {
         command: "status",
@@ -73,7 +73,7 @@ const ALL: [Notes; 14] = [
             ("tenure status nightly", "who holds it, who waits"),
             ("tenure status -q nightly && echo free", "in a script"),
         ],
-        codes: &[("0", "printed; with -q: free"), ("75", "with -q: held"), USAGE, UNAVAILABLE, DENIED],
+        codes: &[("0", "printed; with -q: free"), ("75", "with -q: held"), USAGE, UNAVAILABLE, IO, DENIED],
     },
     Notes {
         command: "watch",
@@ -81,7 +81,7 @@ const ALL: [Notes; 14] = [
             ("tenure watch", "what happens, until Ctrl-C"),
             ("tenure watch --json 'orders/*' | jq .", "for programs"),
         ],
-        codes: &[("0", "nobody reads stdout any more"), USAGE, UNAVAILABLE, DENIED, BY_SIGNAL],
+        codes: &[("0", "nobody reads it any more"), USAGE, UNAVAILABLE, IO, DENIED, BY_SIGNAL],
     },
     Notes {
         command: "top",
@@ -159,8 +159,8 @@ const ALL: [Notes; 14] = [
             ("tenure break nightly --fence 1794749680000000", "asks for the name"),
         ],
         codes: &[
-            ("0", "taken away from its holder"),
-            ("75", "another lease holds NAME by now, or the name was not typed; nothing was changed"),
+            ("0", "taken away from its holder; or nobody holds NAME"),
+            ("75", "another lease is on NAME, or the name was not typed; nothing was changed"),
             USAGE,
             UNAVAILABLE,
             DENIED,
@@ -173,7 +173,7 @@ const ALL: [Notes; 14] = [
             ("tenure doctor --url redis://host", "a server"),
         ],
         codes: &[
-            ("0", "fit to hold locks, perhaps with remarks"),
+            ("0", "fit to hold locks, perhaps with doubts"),
             ("1", "not fit"),
             USAGE,
             UNAVAILABLE,
@@ -184,7 +184,15 @@ const ALL: [Notes; 14] = [
     Notes {
         command: "bench",
         examples: &[("tenure bench", "this machine"), ("tenure bench --url redis://host", "a server")],
-        codes: &[("0", "measured"), USAGE, UNAVAILABLE, IO, DENIED, BY_SIGNAL],
+        codes: &[
+            ("0", "measured"),
+            USAGE,
+            UNAVAILABLE,
+            OS,
+            IO,
+            DENIED,
+            ("128 + n", "signal n ended it: 130 for Ctrl-C, 143 for TERM"),
+        ],
     },
     Notes {
         command: "completions",

@@ -8,14 +8,14 @@ use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::ptr;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::process::{Pid, Signal};
 
-use crate::commands::run::deadline::Watch;
+use crate::commands::run::watch::Watch;
 
 /// What a new process may use of a stack before exec, besides its arguments.
 const STACK: usize = 64 * 1024;
@@ -138,6 +138,23 @@ impl Spawning<'_> {
         spawning.errno = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL);
         1
     }
+}
+
+/// Takes a descriptor that whoever started this process left open for it, so that no program started here inherits it; of stdin,
+/// stdout and stderr it takes a copy. To be called before this process has opened any.
+pub(crate) fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call makes a new descriptor, ours alone, or fails when the number is that of none.
+    let copy = unsafe {
+        match libc::fcntl(number, libc::F_DUPFD_CLOEXEC, libc::STDERR_FILENO + 1) {
+            -1 => return Err(io::Error::last_os_error()),
+            copy => OwnedFd::from_raw_fd(copy),
+        }
+    };
+    if number > libc::STDERR_FILENO {
+        // SAFETY: it was open, and nothing in this process knows of it but by this number.
+        unsafe { libc::close(number) };
+    }
+    Ok(copy)
 }
 
 /// A [`Watch`] that this process and those that it forks see alike.

@@ -196,7 +196,7 @@ async fn tell_and_hold(
 /// Holds until there is a reason not to. The script must hear of a loss while it can still stop in time, so the end is that of a
 /// command under `run`: when a quarter of the lease is left.
 async fn until_ended(guard: &Guard, endings: &mut Endings, stdin: &mut oneshot::Receiver<()>) -> Ended {
-    let mut plan = Plan::new(Moment::now(), guard.remaining());
+    let mut plan = Plan::new(Moment::now(), guard.remaining(), None);
     loop {
         let now = Moment::now();
         plan.look(now, guard.remaining());

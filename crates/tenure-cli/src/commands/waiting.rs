@@ -122,10 +122,11 @@ impl Wait<'_> {
     ) -> Holder {
         loop {
             let asked = Instant::now();
-            if (screen.is_fit() || speech.is_due(asked))
-                && let Some(holder) = self.look(facts, enclosing).await
-            {
-                return holder;
+            if screen.is_fit() || speech.is_due(asked) {
+                if let Some(holder) = self.look(facts, enclosing).await {
+                    return holder;
+                }
+                screen.redraw();
             }
             sleep_until(Wakeup::from_std(asked + LOOK)).await;
         }
@@ -155,7 +156,9 @@ impl Speech {
 async fn keep_showing(facts: &RefCell<Facts>, speech: &Speech, screen: &Screen) -> Infallible {
     for frame in 0.. {
         let now = Instant::now();
-        if screen.is_fit() {
+        // Mostly the store answers before the second frame; a first one that says nothing would only flicker.
+        let is_worth_it = frame > 0 || facts.borrow().is_known();
+        if is_worth_it && screen.is_fit() {
             screen.draw(&facts.borrow().drawn(now, frame, screen.width()));
         } else if !screen.is_paused()
             && let Some(line) = speech.line(now, &facts.borrow())

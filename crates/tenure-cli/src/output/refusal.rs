@@ -28,15 +28,22 @@ pub(crate) fn busy(name: &str, asked: &args::Domain, patience: &Patience, busy: 
     } else {
         say("to wait for as long as it takes: leave out -w");
     }
-    // The URL may have a password in it.
-    let url = if asked.url.is_some() { "--url … " } else { "" };
-    let word = word(name);
-    say(format_args!("to see more: tenure status {url}{word}"));
+    say(format_args!("to see more: {}", typed("status", name, asked, "")));
     if let Some(holder) = busy.holder.as_ref().filter(|holder| !holder.owner.is_foreign()) {
-        let fence = holder.fence;
-        say(format_args!(
-            "to take it away from a holder that is dead: tenure break {url}--fence {fence} {word}"
-        ));
+        let command = typed("break", name, asked, &format!(" --fence {}", holder.fence));
+        say(format_args!("to take it away from a holder that is dead: {command}"));
+    }
+}
+
+/// A command on the name, as one types it.
+fn typed(command: &str, name: &str, asked: &args::Domain, options: &str) -> String {
+    // The URL may have a password in it.
+    let url = if asked.url.is_some() { " --url …" } else { "" };
+    let word = word(name);
+    if name.starts_with('-') {
+        format!("tenure {command}{options}{url} -- {word}")
+    } else {
+        format!("tenure {command} {word}{options}{url}")
     }
 }
 
@@ -71,10 +78,10 @@ pub(crate) fn enclosing(name: &str, holder: &Holder) {
     say("a lock is not re-entrant; leave out the inner one, or give it another name");
 }
 
-/// A name as a word for a shell, after which no option follows.
+/// A name as a word for a shell.
 fn word(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_./:@%+,=-".contains(c);
-    let quoted = if name.contains(disturbs) {
+    if name.contains(disturbs) {
         // As bash, zsh and ksh read it.
         let escape = |c: char| match c {
             '\'' | '\\' => format!("\\{c}"),
@@ -89,8 +96,7 @@ fn word(name: &str) -> String {
         format!("'{}'", name.replace('\'', r"'\''"))
     } else {
         name.to_owned()
-    };
-    if name.starts_with('-') { format!("-- {quoted}") } else { quoted }
+    }
 }
 
 #[cfg(test)]
@@ -115,6 +121,8 @@ mod tests {
             let output = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), name, "{script}");
         }
-        assert_eq!((word("-n").as_str(), word("- x").as_str()), ("-- -n", "-- '- x'"));
+        let nowhere = args::Domain { url: None };
+        assert_eq!(typed("break", "a b", &nowhere, " --fence 7"), "tenure break 'a b' --fence 7");
+        assert_eq!(typed("break", "-n", &nowhere, " --fence 7"), "tenure break --fence 7 -- -n");
     }
 }

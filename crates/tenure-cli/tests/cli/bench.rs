@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::{Place, Running, eventually};
@@ -87,12 +87,9 @@ fn progress_is_shown_on_a_terminal_and_erased() {
     assert!(done.stdout.ends_with("\r\u{1b}[K"), "{:?}", done.stdout);
 }
 
-/// Starts a measurement that lasts longer than anyone waits; returns when two processes take turns.
+/// Starts a measurement that lasts longer than anyone waits; returns when it has begun with its first half.
 fn started(place: &Place) -> Running {
-    let mut bench = place.tenure(&["bench", "--seconds", "120", "--json"]);
-    bench.env("RUST_BACKTRACE", "0");
-    // Nobody waits for the first half of it.
-    let running = place.spawn(bench);
+    let running = place.start(&["bench", "--seconds", "120", "--json"]);
     eventually("it has begun", || place.processes().len() == 1 && is_in_use(place));
     running
 }
@@ -132,12 +129,17 @@ fn partner(place: &Place, bench: &Running) -> i32 {
 #[test]
 fn a_signal_while_two_take_turns() {
     for place in places() {
-        let bench = place.start(&["bench", "--seconds", "8", "--json"]);
+        let mut command = place.tenure(&["bench", "--seconds", "8", "--json", "--url", &place.url()]);
+        command.env("TENURE_URL", "file:///nowhere/at/all");
+        let bench = place.spawn(command);
         let partner = partner(&place, &bench);
         let arguments = fs::read_to_string(format!("/proc/{partner}/cmdline")).unwrap();
         assert!(!arguments.contains("--url"), "ps shows it: {arguments:?}");
+        // As Ctrl-C on a terminal does, to both; and the other one gives back what it has before it ends.
+        kill_process(Pid::from_raw(partner).unwrap(), Signal::INT).unwrap();
         bench.signal(Signal::INT);
-        assert_eq!(bench.finish().code, 130);
+        let done = bench.finish();
+        assert_eq!((done.code, done.stderr.as_str()), (130, ""));
         assert_nothing_left(&place);
     }
 }

@@ -108,7 +108,7 @@ fn normal(line: &str) -> String {
         // 2026-11-15, then 13:34:40.
         let is_date = word.len() == 10 && word.chars().all(|c| c.is_ascii_digit() || c == '-');
         let is_of_time = is_number && (rest == ":" || normal.ends_with("[time]:"));
-        let is_of_process = is_number && normal.ends_with("pid ");
+        let is_of_process = is_number && ["pid", "pid:"].iter().any(|key| normal.trim_end().ends_with(key));
         let is_duration = word.starts_with(|c: char| c.is_ascii_digit())
             && word.ends_with(['s', 'm', 'h', 'd'])
             && word.chars().all(|c| c.is_ascii_digit() || "msdh".contains(c));

@@ -1,11 +1,15 @@
 //! The `tenure` command, as a program among others: real processes, real signals, real stores.
 
 mod bench;
+mod break_lock;
 mod completions;
 mod docs;
 mod doctor;
 mod hold;
+mod look;
 mod run;
 mod snapshots;
 mod support;
 mod tickets;
+mod top;
+mod watch;

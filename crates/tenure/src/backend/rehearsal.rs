@@ -20,7 +20,7 @@ use crate::sync::Mutex;
 /// How long the lease of a rehearsal lasts, if whoever rehearses is killed.
 const TTL: Duration = Duration::from_secs(10);
 /// How long a push is waited for.
-const LONGEST_PUSH: Duration = Duration::from_secs(1);
+const LONGEST_PUSH: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// What is heard by a client of a rehearsal.

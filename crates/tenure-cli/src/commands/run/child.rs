@@ -39,12 +39,57 @@ impl Group {
 pub(crate) struct Child {
     pid: Pid,
     group: Group,
-    exit_code: Option<u8>,
+    end: Option<End>,
 }
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// By itself, with this exit code.
+    Exited(u8),
+    /// By a signal.
+    Killed(i32),
+}
+
+impl End {
+    /// How it ended, if it did.
+    pub(crate) fn of(status: WaitStatus) -> Option<Self> {
+        let exited = status.exit_status().map(|code| End::Exited(u8::try_from(code).unwrap_or(u8::MAX)));
+        status.terminating_signal().map(End::Killed).or(exited)
+    }
+
+    /// What a shell makes of it.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            End::Exited(code) => code,
+            End::Killed(signal) => exit_code::by_signal(signal),
+        }
+    }
+
+    /// As a number that is not zero.
+    pub(crate) fn encode(self) -> u32 {
+        match self {
+            End::Exited(code) => EXITED | u32::from(code),
+            End::Killed(signal) => KILLED | signal.unsigned_abs(),
+        }
+    }
+
+    pub(crate) fn decode(number: u32) -> Option<Self> {
+        let [low, ..] = number.to_le_bytes();
+        match number & !0xff {
+            EXITED => Some(End::Exited(low)),
+            KILLED => Some(End::Killed(i32::from(low))),
+            _ => None,
+        }
+    }
+}
+
+const EXITED: u32 = 0x100;
+const KILLED: u32 = 0x200;
 
 impl Child {
     /// Starts the command. It gets the signal mask that `tenure` was given, and keeps `lifeline` open. It dies with this process, from its
-    /// first instruction on: that is the net below the front, which stops the whole tree.
+    /// first instruction on: that is the net below the front, which stops the whole tree. With `--on-lost ignore` it does not, for that is a loss.
     ///
     /// # Errors
     /// Those of exec, among them that there is no such command.
@@ -61,13 +106,20 @@ impl Child {
         let caught: Vec<Signal> = signals::forwarded().chain([Signal::CHILD, Signal::PIPE]).collect();
         let pid = program.spawn(&caught, &mask, || {
             setpgid(None, leader)?;
-            set_parent_process_death_signal(Some(Signal::KILL))?;
+            if !run.limits.ignores_loss() {
+                set_parent_process_death_signal(Some(Signal::KILL))?;
+            }
             if getppid() != Some(parent) {
                 return Err(Errno::CHILD);
             }
             lifeline.map_or(Ok(()), |lifeline| fcntl_setfd(lifeline, FdFlags::empty()))
         })?;
-        Ok(Child { pid, group, exit_code: None })
+        Ok(Child { pid, group, end: None })
+    }
+
+    /// A command that another process started, which is gone.
+    pub(crate) fn adopted(pid: Pid, group: Group) -> Self {
+        Child { pid, group, end: None }
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -89,7 +141,7 @@ impl Child {
 
     /// Passes a signal on, unless the terminal has sent it to the command as well.
     pub(crate) fn forward(&self, relayed: Relayed) {
-        let has_ended = self.exit_code.is_some();
+        let has_ended = self.end.is_some();
         let _ = match self.group {
             // Once it was reaped, its number may be another's, unless its group is still there.
             Group::Own if has_ended && !tree::has_group(self.pid) => Ok(()),
@@ -100,17 +152,13 @@ impl Child {
         };
     }
 
-    /// Its exit code, once it has ended.
-    pub(crate) fn exit_code(&self) -> Option<u8> {
-        self.exit_code
+    /// How it ended, once it has.
+    pub(crate) fn end(&self) -> Option<End> {
+        self.end
     }
 
     /// Enters what was learnt of it.
     pub(crate) fn changed(&mut self, status: WaitStatus) {
-        if let Some(signal) = status.terminating_signal() {
-            self.exit_code = Some(exit_code::by_signal(signal));
-        } else if let Some(code) = status.exit_status() {
-            self.exit_code = Some(u8::try_from(code).unwrap_or(u8::MAX));
-        }
+        self.end = self.end.or(End::of(status));
     }
 }

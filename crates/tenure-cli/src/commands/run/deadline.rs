@@ -4,16 +4,15 @@
 //! both. Renewals begin at a third of a term, so that what reaches these times was tried many times. A lease that was handed over
 //! has a short first term (probation), which is why the shares are those of the term that was seen, not of the ttl.
 //!
-//! The front watches over the same lease ([`Watch`]), for the minder may be stopped or hang. It is later than the minder by a
-//! quarter of the time between TERM and the deadline, and half of that between KILL and the deadline, so that it acts only then.
+//! The time between the two can be asked for (`-k`). It moves TERM, never KILL, and TERM not into the first half of the term, where a
+//! renewal may just be late. The moments of the [front](super::front) are a little later than those of the minder: it acts when that does not.
 //!
 //! Pure but for [`Moment::now`]: time comes in, moments go out.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The longest time between TERM and the deadline.
-const LONGEST_GRACE: Duration = Duration::from_secs(5);
+/// The longest time between TERM and the deadline, unless a longer one is asked for.
+pub(crate) const LONGEST_LEAD: Duration = Duration::from_secs(5);
 /// The longest time between KILL and the deadline.
 const LONGEST_RESERVE: Duration = Duration::from_millis(500);
 
@@ -39,6 +38,15 @@ impl Moment {
         Moment(self.0.saturating_sub(micros(duration)))
     }
 
+    pub(crate) const fn micros(self) -> u64 {
+        self.0
+    }
+
+    /// The moment of so many µs.
+    pub(crate) const fn of(micros: u64) -> Self {
+        Moment(micros)
+    }
+
     /// The time from `earlier` to this moment; zero when it is not earlier.
     pub(crate) fn since(self, earlier: Moment) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
@@ -55,11 +63,13 @@ pub(crate) struct Plan {
     deadline: Moment,
     /// How much was left when this deadline was first seen.
     term: Duration,
+    /// How long between TERM and KILL, where that was asked for. Zero is no TERM at all.
+    notice: Option<Duration>,
 }
 
 impl Plan {
-    pub(crate) fn new(now: Moment, remaining: Duration) -> Self {
-        Plan { deadline: now.after(remaining), term: remaining }
+    pub(crate) fn new(now: Moment, remaining: Duration, notice: Option<Duration>) -> Self {
+        Plan { deadline: now.after(remaining), term: remaining, notice }
     }
 
     /// Looks at what remains of the lease, as it was at `now` or later. True when it was renewed, and the plan is a new one.
@@ -67,25 +77,56 @@ impl Plan {
         // The two clocks are read one after the other: a deadline that stood still seems to wander by as much.
         let is_renewed = now.after(remaining) > self.deadline.after(self.term / 64);
         if is_renewed {
-            *self = Plan::new(now, remaining);
+            *self = Plan::new(now, remaining, self.notice);
         }
         is_renewed
     }
 
-    pub(crate) fn grace(&self) -> Duration {
-        (self.term / 4).min(LONGEST_GRACE)
+    /// From TERM to the deadline.
+    fn lead(&self) -> Duration {
+        match self.notice {
+            None => self.usual_lead(),
+            Some(notice) => notice.saturating_add(self.reserve()).min(self.term / 2),
+        }
     }
 
+    fn usual_lead(&self) -> Duration {
+        (self.term / 4).min(LONGEST_LEAD)
+    }
+
+    /// From KILL to the deadline.
     fn reserve(&self) -> Duration {
         (self.term / 8).min(LONGEST_RESERVE)
     }
 
+    /// Whether the command is asked to end before it is killed.
+    pub(crate) fn asks(&self) -> bool {
+        self.notice != Some(Duration::ZERO)
+    }
+
     pub(crate) fn term_at(&self) -> Moment {
-        self.deadline.before(self.grace())
+        self.deadline.before(self.lead())
     }
 
     pub(crate) fn kill_at(&self) -> Moment {
         self.deadline.before(self.reserve())
+    }
+
+    /// When to kill what is asked to end now, because its lease was ended by force. It may be another's by now, so that the deadline means
+    /// little: there is no more than the usual time, whatever was asked for.
+    pub(crate) fn forced_kill_at(&self, now: Moment) -> Moment {
+        let notice = self.notice.map_or(self.usual_lead(), |notice| notice.min(self.usual_lead()));
+        now.after(notice).min(self.kill_at())
+    }
+
+    /// When the front begins to stop the command, if the minder has not.
+    pub(crate) fn late_term_at(&self) -> Moment {
+        self.deadline.before(self.lead() * 3 / 4)
+    }
+
+    /// When the front kills all there is. Who begins only then could not do it in time.
+    pub(crate) fn late_at(&self) -> Moment {
+        self.deadline.before(self.reserve() / 2)
     }
 
     /// When to look again whether the lease was renewed: soon after the first renewal is due, then often.
@@ -93,76 +134,6 @@ impl Plan {
         let first = self.deadline.before(self.term * 3 / 5);
         let next = if now < first { first } else { now.after(self.term / 32) };
         if now < self.term_at() { next.min(self.term_at()) } else { next.min(self.kill_at()) }
-    }
-}
-
-/// What the front must know of the minder's plan. It lies in memory that both share, so that it is never out of date: messages would
-/// be, for a front that was stopped and goes on.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    term_at: AtomicU64,
-    kill_at: AtomicU64,
-    is_stopping: AtomicBool,
-    had_lease: AtomicBool,
-    is_told: AtomicBool,
-}
-
-impl Watch {
-    /// Nothing is to be stopped.
-    pub(crate) const fn new() -> Self {
-        let far = Moment::FAR.0;
-        Watch {
-            term_at: AtomicU64::new(far),
-            kill_at: AtomicU64::new(far),
-            is_stopping: AtomicBool::new(false),
-            had_lease: AtomicBool::new(false),
-            is_told: AtomicBool::new(false),
-        }
-    }
-
-    /// The minder has a new plan.
-    pub(crate) fn follow(&self, plan: &Plan) {
-        let (term_at, kill_at) =
-            (plan.deadline.before(plan.grace() * 3 / 4), plan.deadline.before(plan.reserve() / 2));
-        self.had_lease.store(true, Ordering::SeqCst);
-        self.kill_at.store(kill_at.0, Ordering::SeqCst);
-        self.term_at.store(term_at.0, Ordering::SeqCst);
-    }
-
-    /// Nothing runs any more that would have to be stopped.
-    pub(crate) fn rest(&self) {
-        self.kill_at.store(Moment::FAR.0, Ordering::SeqCst);
-        self.term_at.store(Moment::FAR.0, Ordering::SeqCst);
-    }
-
-    /// Someone began to stop the command; false when someone had before.
-    pub(crate) fn begin_stopping(&self) -> bool {
-        !self.is_stopping.swap(true, Ordering::SeqCst)
-    }
-
-    /// Whether someone began to stop the command.
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::SeqCst)
-    }
-
-    /// Someone is to tell why the command is stopped; false when someone has told before.
-    pub(crate) fn begin_telling(&self) -> bool {
-        !self.is_told.swap(true, Ordering::SeqCst)
-    }
-
-    /// Whether there ever was a lease. Nothing was started before that.
-    pub(crate) fn had_lease(&self) -> bool {
-        self.had_lease.load(Ordering::SeqCst)
-    }
-
-    /// When the front does what the minder has not done.
-    pub(crate) fn term_at(&self) -> Moment {
-        Moment(self.term_at.load(Ordering::SeqCst))
-    }
-
-    /// When the front kills all there is.
-    pub(crate) fn kill_at(&self) -> Moment {
-        Moment(self.kill_at.load(Ordering::SeqCst))
     }
 }
 
@@ -177,40 +148,94 @@ mod tests {
         [97, 300, 988, 9_898, 60_000, 86_400_000].into_iter().map(Duration::from_millis)
     }
 
+    /// What may be asked for with `-k`.
+    fn notices() -> impl Iterator<Item = Option<Duration>> {
+        let asked = [0, 1, 100, 10_000, 100_000_000].into_iter().map(Duration::from_millis);
+        asked.chain([Duration::MAX]).map(Some).chain([None])
+    }
+
+    fn plans() -> impl Iterator<Item = Plan> {
+        terms().flat_map(|term| notices().map(move |notice| Plan::new(START, term, notice)))
+    }
+
     // B4
     #[test]
     fn the_command_is_killed_before_the_deadline_and_asked_before_that() {
         for term in terms() {
-            let (plan, watch) = (Plan::new(START, term), Watch::new());
-            watch.follow(&plan);
-            let order = [plan.term_at(), watch.term_at(), plan.kill_at(), watch.kill_at(), START.after(term)];
+            let plan = Plan::new(START, term, None);
+            let order =
+                [plan.term_at(), plan.late_term_at(), plan.kill_at(), plan.late_at(), START.after(term)];
             assert!(order.is_sorted_by(|a, b| a < b), "{term:?}: {order:?}");
-            assert!(START.after(term).since(watch.kill_at()) >= Duration::from_millis(6), "{term:?}");
         }
+    }
+
+    // B4
+    #[test]
+    fn no_notice_makes_it_live_longer() {
+        for plan in plans() {
+            let usual = Plan::new(START, plan.term, None);
+            assert_eq!((plan.kill_at(), plan.late_at()), (usual.kill_at(), usual.late_at()), "{plan:?}");
+            assert!(plan.deadline.since(plan.late_at()) >= Duration::from_millis(6), "{plan:?}");
+            assert!(plan.term_at() <= plan.kill_at(), "{plan:?}");
+            assert!(plan.term_at() < plan.late_term_at() && plan.late_term_at() < plan.late_at(), "{plan:?}");
+            for now in [START, plan.term_at(), plan.kill_at(), plan.deadline] {
+                let forced = plan.forced_kill_at(now);
+                assert!(forced <= usual.forced_kill_at(now) && forced <= plan.kill_at(), "{plan:?}");
+            }
+        }
+    }
+
+    // B4
+    #[test]
+    fn the_notice_is_as_long_as_was_asked_for_unless_half_of_the_term_is_too_short_for_it() {
+        for plan in plans() {
+            let half = START.after(plan.term / 2);
+            assert!(plan.term_at().after(Duration::from_micros(1)) >= half, "{plan:?}");
+            let Some(notice) = plan.notice else { continue };
+            let got = plan.kill_at().since(plan.term_at());
+            assert!(
+                got == notice || plan.term_at() <= half.after(Duration::from_micros(1)),
+                "{plan:?}: {got:?}"
+            );
+            assert!(got <= notice, "{plan:?}: {got:?}");
+        }
+        let plan = |notice| Plan::new(START, Duration::from_secs(60), Some(Duration::from_secs(notice)));
+        assert_eq!(plan(0).term_at(), plan(0).kill_at());
+        assert_eq!(plan(20).kill_at().since(plan(20).term_at()), Duration::from_secs(20));
+        assert_eq!(plan(40).kill_at().since(plan(40).term_at()), Duration::from_millis(29_500), "it is cut");
+        assert_eq!(plan(3).forced_kill_at(START), START.after(Duration::from_secs(3)));
+        assert_eq!(
+            plan(20).forced_kill_at(START),
+            START.after(Duration::from_secs(5)),
+            "it may be another's"
+        );
+        assert_eq!(plan(0).forced_kill_at(START), START, "at once");
     }
 
     #[test]
     fn a_renewal_has_come_before_the_command_is_asked_to_end() {
         for term in terms() {
-            let plan = Plan::new(START, term);
+            let plan = Plan::new(START, term, None);
             let renewal = START.after(term / 3);
             assert!(
                 renewal.after(term / 3) < plan.term_at(),
                 "there is time for more than one attempt: {term:?}"
             );
-            assert!(renewal < plan.look_at(START) && plan.look_at(START) < plan.term_at(), "{term:?}");
+        }
+        for plan in plans() {
+            let renewal = START.after(plan.term / 3);
+            assert!(renewal < plan.look_at(START) && plan.look_at(START) < plan.term_at(), "{plan:?}");
         }
     }
 
     #[test]
     fn looking_ends_at_the_next_thing_to_do() {
-        for term in terms() {
-            let plan = Plan::new(START, term);
+        for plan in plans() {
             let (mut now, mut looks) = (START, 0);
             while now < plan.kill_at() {
                 let next = plan.look_at(now);
-                assert!(next > now, "it goes on: {term:?}");
-                assert!(now >= plan.term_at() || next <= plan.term_at(), "TERM is in time: {term:?}");
+                assert!(next > now, "it goes on: {plan:?}");
+                assert!(now >= plan.term_at() || next <= plan.term_at(), "TERM is in time: {plan:?}");
                 (now, looks) = (next, looks + 1);
             }
             assert_eq!(now, plan.kill_at());
@@ -221,7 +246,7 @@ mod tests {
     #[test]
     fn only_a_renewal_makes_a_new_plan() {
         let term = Duration::from_secs(10);
-        let mut plan = Plan::new(START, term);
+        let mut plan = Plan::new(START, term, None);
         let before = plan;
         let later = START.after(Duration::from_secs(4));
         assert!(!plan.look(later, Duration::from_secs(6)) && plan == before);

@@ -5,7 +5,7 @@
 //! was stopped, and exits as the minder does.
 //!
 //! Each of the two watches the other. A front that is killed is seen by the minder at once; here, a minder that is killed, or stopped until
-//! its lease is about to expire, is killed with all below it.
+//! its lease is about to expire, is killed with all below it, and what was to be reported at the end is reported here.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -14,21 +14,28 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
-use super::deadline::{Moment, Watch};
+use super::Run;
+use super::child::{Child, End, Group};
+use super::deadline::Moment;
+use super::report::{Kind, Report, Verdict};
 use super::tree::{self, Change};
+use super::watch::Watch;
 use super::wire::{self, Relayed, Told};
 use crate::exit_code;
-use crate::output::{self, say};
+use crate::output::{self, say, say_at_once};
 use crate::sys::SignalFd;
+use crate::text::escaped;
 
 /// How long to sleep when nothing is to be watched.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3_600);
 
 /// What the front has.
 pub(crate) struct Front<'a> {
-    /// What is to be held.
-    pub(crate) name: &'a str,
+    pub(crate) run: &'a Run,
+    pub(crate) report: &'a Report<'a>,
     pub(crate) minder: Pid,
+    /// Where the command runs.
+    pub(crate) group: Group,
     pub(crate) wire: UnixStream,
     pub(crate) signals: SignalFd,
     pub(crate) watch: &'static Watch,
@@ -42,17 +49,23 @@ impl Front<'_> {
         let mut is_connected = true;
         loop {
             if let Some(code) = self.minder_ended() {
-                return code.unwrap_or_else(|| self.minder_killed());
+                return code.unwrap_or_else(|| {
+                    let verdict = self.minder_killed();
+                    self.conclude(&verdict)
+                });
             }
             let now = Moment::now();
             if now >= self.watch.kill_at() {
-                return self.minder_hangs();
+                let verdict = self.minder_hangs();
+                return self.conclude(&verdict);
             }
             let mut next = self.watch.kill_at();
             if !self.watch.is_stopping() {
                 if now >= self.watch.term_at() {
                     self.watch.begin_stopping();
-                    tree::ask_to_end(Some(self.minder));
+                    if self.watch.asks() {
+                        tree::ask_to_end(Some(self.minder));
+                    }
                 }
                 next = next.min(self.watch.term_at());
             }
@@ -86,27 +99,52 @@ impl Front<'_> {
         None
     }
 
+    /// The minder can't report any more.
+    fn conclude(&self, verdict: &Verdict) -> u8 {
+        self.watch.facts.over(Moment::now());
+        self.report.write(&self.watch.facts, verdict);
+        verdict.code
+    }
+
     /// By someone, or by itself in a panic.
-    fn minder_killed(&mut self) -> u8 {
-        if self.watch.had_lease() {
-            self.end_all();
-            say("lease lost: the process that kept the lease was killed; the command was killed");
-            return exit_code::LOST;
+    fn minder_killed(&mut self) -> Verdict {
+        let facts = &self.watch.facts;
+        if facts.grant().is_none() {
+            say(
+                "process that was to keep the lease was killed before it had one; the command was not started",
+            );
+            return Verdict::new(Kind::OsError, exit_code::OS);
         }
-        say("process that was to keep the lease was killed before it had one; the command was not started");
-        exit_code::OS
+        // What the command left behind is left alone.
+        if let Some((kind, code)) = facts.verdict() {
+            if kind != Kind::Lost {
+                let name = escaped(&self.run.name);
+                say(format_args!(
+                    "process that kept the lease was killed before it gave `{name}` back, which is free when its lease has ended"
+                ));
+            }
+            return Verdict::new(kind, code);
+        }
+        if let Some((pid, started_at)) = facts.command().filter(|_| self.run.limits.ignores_loss()) {
+            say_at_once("lease lost: the process that kept the lease was killed; the command goes on");
+            let code = self.stand_for_orphan(Child::adopted(pid, self.group), started_at);
+            return Verdict::new(Kind::Lost, code);
+        }
+        self.end_all();
+        say("lease lost: the process that kept the lease was killed; the command was killed");
+        Verdict::new(Kind::Lost, exit_code::LOST)
     }
 
     /// Or it could not run for as long as this process could not.
-    fn minder_hangs(&mut self) -> u8 {
+    fn minder_hangs(&mut self) -> Verdict {
         let (is_on_time, tells) = (self.watch.is_stopping(), self.watch.begin_telling());
         self.end_all();
         match (tells, is_on_time) {
             (false, _) => {}
             (true, true) => say("lease lost: the process that keeps the lease hangs; the command was killed"),
-            (true, false) => say(output::overslept(self.name)),
+            (true, false) => say(output::overslept(&self.run.name)),
         }
-        exit_code::LOST
+        Verdict::new(Kind::Lost, exit_code::LOST)
     }
 
     /// Kills the minder and all below it; returns when nothing is left. What is to be said is said after it: stderr may block.
@@ -121,9 +159,14 @@ impl Front<'_> {
 
     /// Reaps what has ended; true when nothing is left below this process.
     fn is_all_ended(&self) -> bool {
+        let command = self.watch.facts.command().map(|(pid, _)| pid);
         loop {
             match tree::next_change() {
-                Change::Of(..) => {}
+                Change::Of(pid, status) => {
+                    if let Some(end) = End::of(status).filter(|_| Some(pid) == command) {
+                        self.watch.facts.ended(end);
+                    }
+                }
                 Change::Nothing => return false,
                 Change::NoChild => return true,
             }
@@ -139,7 +182,7 @@ impl Front<'_> {
     }
 
     /// Until something happens, or the time is over.
-    fn sleep(&self, limit: Duration, is_connected: bool) {
+    pub(crate) fn sleep(&self, limit: Duration, is_connected: bool) {
         let limit = Timespec::try_from(limit.min(LONGEST_SLEEP)).expect("an hour is not too long");
         let mut sources = [PollFd::new(&self.signals, PollFlags::IN), PollFd::new(&self.wire, PollFlags::IN)];
         let count = if is_connected { 2 } else { 1 };

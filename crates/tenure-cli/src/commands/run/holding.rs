@@ -1,27 +1,36 @@
 //! The time in which the command runs: until it ends, or has to be stopped.
 //!
 //! It ends with the process that was started; what that leaves behind is not waited for. After a signal to end it is otherwise: the same signal went
-//! to all of its process group, where others may take longer to end, and the name is kept for them.
+//! to all of its process group, where others may take longer to end, and the name is kept for them. A command that runs for too long
+//! (`--max-hold`) is stopped with all that came of it; its lease is watched over all the while, and a loss goes first.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tenure::Tenure;
 
-use super::child::Child;
-use super::deadline::{Moment, Plan, Watch};
-use super::signals::{Event, Events};
+use super::child::{Child, End};
+use super::deadline::{Moment, Plan};
+use super::limits::Limits;
+use super::signals::{self, Event, Events};
 use super::tree::{self, Change};
+use super::watch::Watch;
 use crate::output::{self, say_at_once};
-use crate::text::escaped;
+use crate::text::{escaped, rough};
+
+/// How long to sleep when nothing is due.
+const LONGEST_SLEEP: Duration = Duration::from_secs(3_600);
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The command ended by itself, under the lease.
-    Exited(u8),
+    /// The command ended by itself: under the lease, or after a loss that was to be ignored.
+    Exited(End),
     /// The lease was lost, or about to be; the command and all that came of it is gone.
     Lost,
+    /// The command ran for too long; it and all that came of it is gone.
+    TimedOut,
     /// The front was killed; the command and all that came of it is gone.
     FrontGone,
 }
@@ -32,65 +41,94 @@ enum Course {
     /// The command runs.
     Running,
     /// It was asked to end, and is killed at that moment.
-    Ending { kill_at: Moment },
+    Ending { kill_at: Moment, ended: Ended },
     /// All that came of it is killed.
     Killing { ended: Ended },
+}
+
+/// What a command runs under.
+pub(crate) struct Terms<'a> {
+    pub(crate) events: &'a mut Events,
+    pub(crate) tenure: &'a Tenure,
+    /// The one that the watch follows.
+    pub(crate) plan: Plan,
+    pub(crate) limits: Limits,
+    pub(crate) watch: &'a Watch,
+    pub(crate) front: Pid,
 }
 
 /// A command that runs under a lease.
 pub(crate) struct Holding<'a> {
     child: Child,
-    events: Events,
-    tenure: &'a Tenure,
-    plan: Plan,
-    watch: &'a Watch,
-    front: Pid,
+    terms: Terms<'a>,
+    too_long_at: Moment,
     course: Course,
     was_told_to_end: bool,
+    is_lost: bool,
 }
 
 impl<'a> Holding<'a> {
-    /// `plan` is the one that the watch follows.
-    pub(crate) fn new(
-        child: Child,
-        events: Events,
-        tenure: &'a Tenure,
-        plan: Plan,
-        watch: &'a Watch,
-        front: Pid,
-    ) -> Self {
-        Holding { child, events, tenure, plan, watch, front, course: Course::Running, was_told_to_end: false }
+    pub(crate) fn new(child: Child, started_at: Moment, terms: Terms<'a>) -> Self {
+        let too_long_at = terms.limits.max_hold.map_or(Moment::FAR, |limit| started_at.after(limit));
+        let course = Course::Running;
+        Holding { child, terms, too_long_at, course, was_told_to_end: false, is_lost: false }
     }
 
     /// Until the command has ended, or nothing is left of it.
-    pub(crate) async fn until_ended(mut self) -> Ended {
+    pub(crate) async fn until_ended(&mut self) -> Ended {
         loop {
             if let Some(ended) = self.step() {
-                self.watch.rest();
+                self.terms.watch.rest();
                 return ended;
             }
-            let (now, is_running) = (Moment::now(), matches!(self.course, Course::Running));
-            let next = match self.course {
-                Course::Running if self.child.exit_code().is_none() => self.plan.look_at(now),
-                Course::Ending { kill_at } => kill_at,
-                Course::Running | Course::Killing { .. } => now.after(tree::SWEEP),
-            };
+            let now = Moment::now();
+            let sleep = self.next_step(now).since(now).min(LONGEST_SLEEP);
+            let is_watched = self.is_watched();
             tokio::select! {
                 biased;
-                event = self.events.next() => self.happened(event),
-                loss = self.tenure.lost(), if is_running => {
-                    self.ask_to_end(&loss.to_string());
+                event = self.terms.events.next() => self.happened(event),
+                loss = self.terms.tenure.lost(), if is_watched => {
+                    let kill_at = self.terms.plan.forced_kill_at(Moment::now());
+                    self.lose(&loss.to_string(), kill_at);
                 }
-                () = tokio::time::sleep(next.since(now)) => {}
+                () = tokio::time::sleep(sleep) => {}
             }
+        }
+    }
+
+    /// Whether a signal said that it should end.
+    pub(crate) fn was_told_to_end(&self) -> bool {
+        self.was_told_to_end
+    }
+
+    /// Whether the lease was lost, and the command went on.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// Whether a loss would change anything.
+    fn is_watched(&self) -> bool {
+        let is_stopped_for_loss = match self.course {
+            Course::Running => false,
+            Course::Ending { ended, .. } | Course::Killing { ended } => ended != Ended::TimedOut,
+        };
+        !self.is_lost && !is_stopped_for_loss
+    }
+
+    fn next_step(&self, now: Moment) -> Moment {
+        let has_plan = self.is_watched() && !self.terms.limits.ignores_loss();
+        let look_at = if has_plan { self.terms.plan.look_at(now) } else { Moment::FAR };
+        match self.course {
+            Course::Running if self.child.end().is_none() => look_at.min(self.too_long_at),
+            Course::Ending { kill_at, .. } => look_at.min(kill_at),
+            Course::Running | Course::Killing { .. } => now.after(tree::SWEEP),
         }
     }
 
     fn happened(&mut self, event: Event) {
         match event {
             Event::Signal(relayed) => {
-                let to_end = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
-                self.was_told_to_end |= to_end.contains(&relayed.signal);
+                self.was_told_to_end |= signals::ends_a_process(relayed.signal);
                 self.child.forward(relayed);
             }
             Event::FrontGone => self.course = Course::Killing { ended: Ended::FrontGone },
@@ -102,31 +140,28 @@ impl<'a> Holding<'a> {
     /// Does what is due.
     fn step(&mut self) -> Option<Ended> {
         let nothing_left = self.look_at_children();
-        let now = Moment::now();
         match self.course {
             Course::Running => {
-                if let Some(code) = self.child.exit_code()
+                if let Some(end) = self.child.end()
                     && !(self.was_told_to_end && tree::has_group(self.child.group()))
                 {
-                    return Some(self.ended_by_itself(code));
-                }
-                if self.plan.look(now, self.tenure.remaining()) {
-                    self.watch.follow(&self.plan);
-                }
-                if now >= self.plan.term_at() {
-                    let name = self.tenure.name();
-                    self.ask_to_end(&format!("lease on `{name}` was not renewed in time"));
+                    return Some(self.ended_by_itself(end));
                 }
             }
-            Course::Ending { .. } if nothing_left => return Some(Ended::Lost),
-            Course::Ending { kill_at } => {
-                if now >= kill_at {
-                    say_at_once("command did not end in time and is killed");
-                    self.course = Course::Killing { ended: Ended::Lost };
-                }
+            Course::Ending { ended, .. } | Course::Killing { ended } if nothing_left => return Some(ended),
+            Course::Ending { .. } | Course::Killing { .. } => {}
+        }
+        let now = Moment::now();
+        if self.is_watched() {
+            self.look_at_lease(now);
+        }
+        match self.course {
+            Course::Running if now >= self.too_long_at => self.stop_after_limit(now),
+            Course::Ending { kill_at, ended } if now >= kill_at => {
+                say_at_once("command did not end in time and is killed");
+                self.course = Course::Killing { ended };
             }
-            Course::Killing { ended } if nothing_left => return Some(ended),
-            Course::Killing { .. } => {}
+            _ => {}
         }
         if matches!(self.course, Course::Killing { .. }) {
             tree::kill(self.child.own_group());
@@ -135,33 +170,82 @@ impl<'a> Holding<'a> {
     }
 
     /// The command is done. It must not pass for done under the lease when that was lost meanwhile.
-    fn ended_by_itself(&self, code: u8) -> Ended {
-        if self.tenure.is_held() && !self.watch.is_stopping() {
-            return Ended::Exited(code);
+    fn ended_by_itself(&mut self, end: End) -> Ended {
+        if self.is_lost || self.terms.tenure.is_held() && !self.terms.watch.is_stopping() {
+            return Ended::Exited(end);
         }
-        let name = escaped(self.tenure.name());
+        let name = escaped(self.terms.tenure.name());
         self.tell(format_args!("lease on `{name}` was lost before the command was done"));
+        if self.terms.limits.ignores_loss() {
+            self.is_lost = true;
+            return Ended::Exited(end);
+        }
         Ended::Lost
     }
 
-    fn ask_to_end(&mut self, why: &str) {
-        if Moment::now() >= self.plan.kill_at() {
-            self.tell(output::overslept(self.tenure.name()));
-            self.watch.begin_stopping();
-            self.course = Course::Killing { ended: Ended::Lost };
+    fn look_at_lease(&mut self, now: Moment) {
+        let Terms { plan, tenure, watch, limits, .. } = &mut self.terms;
+        // What is to be ignored is told when it has happened.
+        if limits.ignores_loss() {
             return;
         }
-        self.tell(format_args!("{}; the command is stopped", escaped(why)));
-        self.watch.begin_stopping();
-        tree::ask_to_end(None);
-        // A lease that was taken by force may be another's by now: its deadline grants no more than the usual time.
-        let kill_at = self.plan.kill_at().min(Moment::now().after(self.plan.grace()));
-        self.course = Course::Ending { kill_at };
+        if plan.look(now, tenure.remaining()) {
+            watch.follow(plan);
+        }
+        if now >= plan.term_at() {
+            let (why, kill_at) =
+                (format!("lease on `{}` was not renewed in time", tenure.name()), plan.kill_at());
+            self.lose(&why, kill_at);
+        }
+    }
+
+    /// The lease is lost, or about to be: the command is to be gone by `kill_at`.
+    fn lose(&mut self, why: &str, kill_at: Moment) {
+        let Terms { plan, tenure, watch, limits, .. } = &self.terms;
+        let (now, why) = (Moment::now(), escaped(why));
+        if limits.ignores_loss() {
+            watch.facts.over(now);
+            self.tell(format_args!("{why}; the command goes on"));
+            self.is_lost = true;
+            return;
+        }
+        let kill_at = match self.course {
+            Course::Running => kill_at,
+            Course::Ending { kill_at: before, .. } => kill_at.min(before),
+            Course::Killing { .. } => now,
+        };
+        let asks = plan.asks() && now < kill_at;
+        match asks {
+            _ if now >= plan.late_at() => self.tell(output::overslept(tenure.name())),
+            true => self.tell(format_args!("{why}; the command is stopped")),
+            false => self.tell(format_args!("{why}; the command is killed")),
+        }
+        watch.begin_stopping();
+        if asks {
+            tree::ask_to_end(None);
+            self.course = Course::Ending { kill_at, ended: Ended::Lost };
+        } else {
+            self.course = Course::Killing { ended: Ended::Lost };
+        }
+    }
+
+    fn stop_after_limit(&mut self, now: Moment) {
+        let (limits, ended) = (self.terms.limits, Ended::TimedOut);
+        let limit = rough(limits.max_hold.unwrap_or_default());
+        let notice = limits.notice_of_limit();
+        if notice.is_zero() {
+            say_at_once(format_args!("command ran for longer than --max-hold {limit}; it is killed"));
+            self.course = Course::Killing { ended };
+        } else {
+            say_at_once(format_args!("command ran for longer than --max-hold {limit}; it is stopped"));
+            tree::ask_to_end(None);
+            self.course = Course::Ending { kill_at: now.after(notice), ended };
+        }
     }
 
     /// Says why the command is stopped, unless the front has.
     fn tell(&self, why: impl Display) {
-        if self.watch.begin_telling() {
+        if self.terms.watch.begin_telling() {
             say_at_once(why);
         }
     }
@@ -172,10 +256,13 @@ impl<'a> Holding<'a> {
             match tree::next_change() {
                 Change::Of(pid, status) if pid == self.child.pid() => {
                     self.child.changed(status);
+                    if let Some(end) = self.child.end() {
+                        self.terms.watch.facts.ended(end);
+                    }
                     if status.stopped() && self.child.own_group().is_none() {
-                        self.events.suspend_front();
+                        self.terms.events.suspend_front();
                     } else if status.continued() && self.child.own_group().is_none() {
-                        let _ = kill_process(self.front, Signal::CONT);
+                        let _ = kill_process(self.terms.front, Signal::CONT);
                     }
                 }
                 Change::Of(..) => {}

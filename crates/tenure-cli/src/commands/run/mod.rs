@@ -6,10 +6,16 @@ pub(crate) mod enclosing;
 mod environment;
 mod front;
 mod holding;
+mod keeping;
+mod leased;
+mod limits;
 mod minder;
 mod options;
+mod orphan;
+mod report;
 mod signals;
 mod tree;
+pub(crate) mod watch;
 mod wire;
 
 use std::fs::File;
@@ -24,6 +30,8 @@ use self::child::Group;
 use self::front::Front;
 use self::minder::Minder;
 pub(crate) use self::options::Run;
+use self::report::{Report, Verdict};
+use self::watch::{Facts, Watch};
 use crate::address::{self, Source};
 use crate::exit_code;
 use crate::output;
@@ -37,19 +45,35 @@ impl Run {
     /// Holds the name while the command runs; returns the exit code.
     pub(crate) fn execute(&self) -> u8 {
         self.voice.take_effect();
-        // Checked before there are two processes; it connects in the minder.
-        let (domain, source) = match address::domain(&self.domain) {
-            Ok(domain) => domain,
+        let report = match Report::open(self) {
+            Ok(report) => report,
             Err(refused) => {
-                output::failed(refused.code, refused.message);
-                return refused.code;
+                output::failed(exit_code::USAGE, refused);
+                return exit_code::USAGE;
             }
         };
-        let code = check_descriptors().and_then(|()| split(self, domain, source));
-        code.unwrap_or_else(|error| {
+        // Checked before there are two processes; it connects in the minder.
+        let checked = self.limits.check().map_err(|why| (why.to_owned(), exit_code::USAGE));
+        let domain = checked
+            .and_then(|()| address::domain(&self.domain).map_err(|refused| (refused.message, refused.code)));
+        let (domain, source) = match domain {
+            Ok(domain) => domain,
+            Err((message, code)) => {
+                output::failed(code, message);
+                report.write(&Facts::new(), &Verdict::failed(code));
+                return code;
+            }
+        };
+        let refused = |facts: &Facts, error| {
             output::refused_by_system(&error);
+            report.write(facts, &Verdict::failed(exit_code::OS));
             exit_code::OS
-        })
+        };
+        match check_descriptors().and_then(|()| sys::shared_watch()) {
+            Err(error) => refused(&Facts::new(), error),
+            Ok(watch) => split(self, domain, source, &report, watch)
+                .unwrap_or_else(|error| refused(&watch.facts, error)),
+        }
     }
 }
 
@@ -61,9 +85,15 @@ fn check_descriptors() -> io::Result<()> {
     Ok(())
 }
 
-fn split(run: &Run, domain: Domain, source: Source) -> io::Result<u8> {
+fn split(
+    run: &Run,
+    domain: Domain,
+    source: Source,
+    report: &Report<'_>,
+    watch: &'static Watch,
+) -> io::Result<u8> {
     let (wire, others_wire) = UnixStream::pair()?;
-    let (front, group, watch) = (getpid(), Group::fitting(), sys::shared_watch()?);
+    let (front, group) = (getpid(), Group::fitting());
     tree::adopt_orphans()?;
     sys::keep_children();
     // Blocked before there are two, so that neither misses one.
@@ -75,11 +105,11 @@ fn split(run: &Run, domain: Domain, source: Source) -> io::Result<u8> {
             drop(others_wire);
             // A terminal in `tostop` mode would stop this process for writing a message.
             Mask::of([Signal::TTOU]).block();
-            Ok(Front { name: &run.name, minder, wire, signals, watch, lifeline: None }.stand())
+            Ok(Front { run, report, minder, group, wire, signals, watch, lifeline: None }.stand())
         }
         Forked::Child => {
             drop((wire, signals));
-            Minder { run, domain, source, front, wire: others_wire, watch, group, mask }.mind()
+            Minder { run, domain, source, report, front, wire: others_wire, watch, group, mask }.mind()
         }
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
+use super::limits::Limits;
 use crate::args::{Domain, Patience, Terms, Voice};
 
 /// Hold NAME while COMMAND runs
@@ -26,6 +27,9 @@ pub(crate) struct Run {
 
     #[command(flatten)]
     pub(crate) terms: Terms,
+
+    #[command(flatten)]
+    pub(crate) limits: Limits,
 
     #[command(flatten)]
     pub(crate) voice: Voice,

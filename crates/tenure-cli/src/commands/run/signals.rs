@@ -32,6 +32,11 @@ pub(crate) fn forwarded() -> impl Iterator<Item = Signal> {
     FORWARDED.into_iter().filter(|signal| !sys::is_ignored(*signal))
 }
 
+/// Whether whoever sends it wants a process to end.
+pub(crate) fn ends_a_process(signal: Signal) -> bool {
+    [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&signal)
+}
+
 /// Something that the minder hears of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {

@@ -31,6 +31,11 @@ impl State {
         if key.kind == KeyEventKind::Release {
             return None;
         }
+        // Over a slow line, Esc and the key after it come together, as if Alt was held down. No key means anything with Alt.
+        if key.modifiers.contains(KeyModifiers::ALT) {
+            self.press(KeyCode::Esc.into());
+            return self.press(KeyEvent { modifiers: key.modifiers - KeyModifiers::ALT, ..key });
+        }
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             match key.code {
                 KeyCode::Char('c') => return Some(Effect::Quit),
@@ -117,6 +122,7 @@ impl State {
             shown: row.shown.clone(),
             who: holding.who.clone(),
             fence: holding.fence,
+            renewed: holding.renewed,
             holder: holding.holder.clone(),
             typed: String::new(),
         }));

@@ -9,7 +9,7 @@ mod keys;
 mod listen;
 mod row;
 #[cfg(test)]
-mod sample;
+mod scene;
 mod screen;
 mod state;
 mod store;
@@ -48,7 +48,7 @@ pub(crate) struct Top {
     #[command(flatten)]
     domain: Domain,
 
-    /// How often to look: 50ms at least
+    /// How often to look: 50ms or more
     #[arg(
         long,
         value_name = "DURATION",
@@ -58,7 +58,7 @@ pub(crate) struct Top {
     )]
     interval: Duration,
 
-    /// Which names: `*` stands for any characters, `?` for one [default: all]
+    /// Which names: `*` is any characters, `?` one, `[a-z]` one of these [default: all]
     #[arg(value_parser = Glob::parse)]
     glob: Option<Glob>,
 }
@@ -173,7 +173,7 @@ impl Loop {
             Event::Signal(Signal::TSTP) => self.screen.stop(Stop::Process, &self.free, &self.caught)?,
             Event::Signal(Signal::CONT) => self.screen.retake()?,
             Event::Signal(signal) => return Ok(Some(End::Signal(signal))),
-            Event::Looked(Look { seen: Err(error), .. })
+            Event::Looked(Look { answer: Err(error), .. })
                 if !error.is_transient() && self.state.round_trip().is_none() =>
             {
                 return Ok(Some(End::Refused(error)));
@@ -198,7 +198,7 @@ impl End {
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = crate::args::duration(text)?;
     if interval < SHORTEST_INTERVAL {
-        return Err("the store would have more work with being watched; write 50ms or more".to_owned());
+        return Err("too often; look every 50ms at most".to_owned());
     }
     Ok(interval)
 }

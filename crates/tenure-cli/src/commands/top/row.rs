@@ -9,6 +9,9 @@ use tenure::{Holder, Owner, Status};
 
 use crate::text::escaped;
 
+/// By how much a lease may seem to grow that is not renewed: a store's answers are not all equally old.
+const JITTER: Duration = Duration::from_millis(50);
+
 /// A name that is held or waited for.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
@@ -33,6 +36,8 @@ pub(super) struct Holding {
     pub(super) left: Option<Duration>,
     /// The longest that was left of a lease on this name since the screen was opened.
     pub(super) longest: Duration,
+    /// When it was last seen to be renewed: its holder lived then.
+    pub(super) renewed: Option<SystemTime>,
     /// What is compared when it is broken.
     pub(super) holder: Holder,
 }
@@ -46,8 +51,8 @@ pub(super) struct Waiting {
 }
 
 impl Row {
-    /// What a status says that was asked for at a moment. `longest` is what was seen before.
-    pub(super) fn new(status: Status, at: SystemTime, longest: Duration) -> Self {
+    /// What a status says that was asked for at a moment; `before` is who held the name at the look before.
+    pub(super) fn new(status: Status, at: SystemTime, before: Option<&Holding>) -> Self {
         let waiting = |waiter: tenure::Waiter| Waiting {
             who: who(&waiter.owner),
             label: escaped(waiter.owner.label()),
@@ -56,7 +61,7 @@ impl Row {
         Row {
             shown: escaped(&status.name),
             name: status.name,
-            holding: status.holder.map(|holder| Holding::new(holder, at, longest)),
+            holding: status.holder.map(|holder| Holding::new(holder, at, before)),
             queue: status.waiters.into_iter().map(waiting).collect(),
         }
     }
@@ -77,7 +82,11 @@ impl Row {
 }
 
 impl Holding {
-    fn new(holder: Holder, at: SystemTime, longest: Duration) -> Self {
+    fn new(holder: Holder, at: SystemTime, before: Option<&Holding>) -> Self {
+        let longest = before.map_or(Duration::ZERO, |before| before.longest);
+        let same = before.filter(|before| before.fence == holder.fence.get());
+        let is_renewed = same.is_some_and(|before| holder.remaining > before.holder.remaining + JITTER);
+        let renewed = if is_renewed { Some(at) } else { same.and_then(|before| before.renewed) };
         let left = Some(holder.remaining).filter(|left| *left != Duration::MAX);
         let since = Some(holder.since).filter(|_| !holder.owner.is_foreign());
         Holding {
@@ -88,6 +97,7 @@ impl Holding {
             held_for: since.map(|since| at.duration_since(since).unwrap_or_default()),
             left,
             longest: longest.max(left.unwrap_or_default()),
+            renewed,
             holder,
         }
     }

@@ -122,3 +122,36 @@ pub(super) fn restore() {
 pub(super) fn restore_modes() {
     let _ = disable_raw_mode();
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// As in a release build: a panic of any thread aborts.
+    #[test]
+    #[ignore = "aborts; run on a terminal by the test below"]
+    fn panics_with_the_screen_open() {
+        let _screen = Screen::open(Palette::of_terminal()).unwrap();
+        let _ = std::thread::spawn(|| panic!("on purpose")).join();
+        std::process::abort();
+    }
+
+    #[test]
+    fn a_panic_is_told_on_a_terminal_that_was_given_back() {
+        let program = std::env::current_exe().unwrap();
+        let name = "commands::top::screen::tests::panics_with_the_screen_open";
+        let command = format!("{} --exact {name} --ignored --nocapture; stty -a", program.display());
+        let script = Command::new("script")
+            .args(["-q", "-c", &command, "/dev/null"])
+            .stdin(Stdio::null())
+            .output()
+            .expect("script(1) is installed");
+        let output = String::from_utf8_lossy(&script.stdout).into_owned();
+        let (drawn, after) = output.split_once("\x1b[0m\x1b[?1049l\x1b[?25h").expect(&output);
+        assert!(drawn.contains("\x1b[?1049h") && !drawn.contains("on purpose"), "{output:?}");
+        assert!(after.contains("on purpose") && !after.contains("\x1b[?1049h"), "{output:?}");
+        assert!(after.contains(" icanon ") && after.contains(" echo "), "{output:?}");
+    }
+}

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use tenure::{Holder, Status};
 
 use super::filter::Filter;
-use super::row::Row;
+use super::row::{Holding, Row};
 
 /// How long the store may take to answer before what is shown counts as stale.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -19,12 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Look {
     pub(super) at: SystemTime,
-    pub(super) seen: Result<Seen, tenure::Error>,
+    pub(super) answer: Result<Answer, tenure::Error>,
 }
 
 /// What the store showed.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct Answer {
     pub(super) statuses: Vec<Status>,
     pub(super) round_trip: Duration,
 }
@@ -67,6 +67,8 @@ pub(super) struct Breaking {
     pub(super) shown: String,
     pub(super) who: String,
     pub(super) fence: u64,
+    /// When its lease was seen to be renewed.
+    pub(super) renewed: Option<SystemTime>,
     pub(super) holder: Holder,
     pub(super) typed: String,
 }
@@ -131,17 +133,17 @@ impl State {
 
     /// Takes in what a look brought. Rows stay when it failed.
     pub(super) fn look(&mut self, look: Look) {
-        match look.seen {
-            Ok(seen) => {
+        match look.answer {
+            Ok(answer) => {
                 self.away = None;
-                self.answered = Some((look.at, seen.round_trip));
-                let mut longest: HashMap<String, Duration> =
-                    self.rows.drain(..).filter_map(|row| Some((row.name, row.holding?.longest))).collect();
+                self.answered = Some((look.at, answer.round_trip));
+                let mut before: HashMap<String, Holding> =
+                    self.rows.drain(..).filter_map(|row| Some((row.name, row.holding?))).collect();
                 let mut row = |status: Status| {
-                    let longest = longest.remove(&status.name).unwrap_or_default();
-                    Row::new(status, look.at, longest)
+                    let before = before.remove(&status.name);
+                    Row::new(status, look.at, before.as_ref())
                 };
-                self.show(seen.statuses.into_iter().map(&mut row).collect());
+                self.show(answer.statuses.into_iter().map(&mut row).collect());
             }
             Err(error) => {
                 let since = self.away.as_ref().map_or(look.at, |away| away.since);

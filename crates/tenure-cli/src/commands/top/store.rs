@@ -5,18 +5,20 @@
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tenure::{Domain, Error, Holder, Release};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
-use tokio::time::MissedTickBehavior;
 
 use super::Event;
-use super::state::{Look, Seen};
+use super::state::{Answer, Look};
 use crate::glob::Glob;
 use crate::text::{escaped, owner};
 
+/// The pause after a look is at least so many times as long as the look, but no longer than this.
+const PAUSES: u32 = 4;
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long it may take to take leave of the store.
 const LEAVE: Duration = Duration::from_millis(500);
 
@@ -67,39 +69,47 @@ impl Store {
     pub(super) fn break_lock(&self, name: String, holder: Box<Holder>) {
         let (domain, events) = (self.domain.clone(), self.events.clone());
         self.runtime.spawn(async move {
-            let released = domain.break_lock(&name, &holder).await;
+            let released = broken(&domain, &name, &holder).await;
             let _ = events.send(Event::Broken(outcome(&name, &holder, released)));
         });
     }
 }
 
 async fn look(domain: Domain, glob: Glob, interval: Duration, events: Sender<Event>) {
-    let mut ticks = tokio::time::interval(interval);
-    // A slow store is not asked more often to make up for it.
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
-        let seen = seen(&domain, &glob).await;
-        if events.send(Event::Looked(Look { at: SystemTime::now(), seen })).is_err() {
+        let start = Instant::now();
+        let answer = answer(&domain, &glob).await;
+        let took = start.elapsed();
+        if events.send(Event::Looked(Look { at: SystemTime::now(), answer })).is_err() {
             return;
         }
+        // A store with many names, or with little time, is asked less often.
+        let pause = (took * PAUSES).min(LONGEST_PAUSE).max(interval.saturating_sub(took));
+        tokio::time::sleep(pause).await;
     }
 }
 
-async fn seen(domain: &Domain, glob: &Glob) -> Result<Seen, Error> {
+async fn answer(domain: &Domain, glob: &Glob) -> Result<Answer, Error> {
     let round_trip = domain.health().await?.round_trip;
     let mut statuses = domain.list(glob.prefix()).await?;
     statuses.retain(|status| glob.matches(&status.name));
-    Ok(Seen { statuses, round_trip })
+    Ok(Answer { statuses, round_trip })
+}
+
+async fn broken(domain: &Domain, name: &str, holder: &Holder) -> Result<Release, Error> {
+    let released = domain.break_lock(name, holder).await?;
+    // It may have been ended by a first request whose answer was lost.
+    if released != Release::Done && domain.inspect(name).await?.broken == Some(holder.fence) {
+        return Ok(Release::Done);
+    }
+    Ok(released)
 }
 
 /// What to say of an attempt to break a lease.
 fn outcome(name: &str, holder: &Holder, released: Result<Release, Error>) -> String {
     let (name, fence) = (escaped(name), holder.fence);
     match released {
-        Ok(Release::Done) => {
-            format!("`{name}` was broken: lease with fence {fence} of {} was ended", owner(&holder.owner))
-        }
+        Ok(Release::Done) => format!("`{name}` was taken from {}, fence {fence}", owner(&holder.owner)),
         Ok(Release::Taken { by }) => {
             format!("`{name}` was not broken: that lease had ended, and {} holds the name now", owner(&by))
         }

@@ -7,8 +7,8 @@ use tenure::{Domain, Error};
 
 use super::keys::Effect;
 use super::row::Row;
-use super::sample::{holder, now, row, state};
-use super::state::{Look, Mode, Seen, State};
+use super::scene::{holder, now, row, state};
+use super::state::{Answer, Look, Mode, State};
 
 fn press(state: &mut State, code: KeyCode) -> Option<Effect> {
     state.press(KeyEvent::new(code, KeyModifiers::NONE))
@@ -191,13 +191,13 @@ fn an_outage_keeps_the_rows_and_its_beginning_and_ends_by_itself() {
     let error = away();
     let second = Duration::from_secs(1);
     for passed in [second, 2 * second] {
-        state.look(Look { at: now() + passed, seen: Err(error.clone()) });
+        state.look(Look { at: now() + passed, answer: Err(error.clone()) });
         assert_eq!(names(&state), ["a", "b", "c"]);
         assert_eq!(state.away.as_ref().unwrap().since, now() + second);
         assert!(state.is_stale());
     }
-    let seen = Seen { statuses: vec![], round_trip: second };
-    state.look(Look { at: now() + 3 * second, seen: Ok(seen) });
+    let answer = Answer { statuses: vec![], round_trip: second };
+    state.look(Look { at: now() + 3 * second, answer: Ok(answer) });
     assert!(!state.is_stale() && state.away.is_none());
     assert_eq!(names(&state), [""; 0]);
 }
@@ -221,7 +221,7 @@ fn the_longest_lease_is_remembered_while_the_name_is_there() {
         let _guard = domain.lock("name").ttl(ttl).acquire().await.unwrap();
         let look = async || {
             let statuses = domain.list("").await.unwrap();
-            Look { at: SystemTime::now(), seen: Ok(Seen { statuses, round_trip: ttl }) }
+            Look { at: SystemTime::now(), answer: Ok(Answer { statuses, round_trip: ttl }) }
         };
         let longest = |state: &State| state.selected().unwrap().holding.as_ref().unwrap().longest;
         state.look(look().await);
@@ -230,5 +230,33 @@ fn the_longest_lease_is_remembered_while_the_name_is_there() {
         state.show(vec![]);
         state.look(look().await);
         assert!(longest(&state) <= ttl, "forgotten with the name");
+    });
+}
+
+#[test]
+fn a_renewal_is_seen() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let domain = Domain::open("memory:").await.unwrap();
+        let guard = domain.lock("name").no_renewal().acquire().await.unwrap();
+        let look = async |at: SystemTime| {
+            let (statuses, round_trip) = (domain.list("").await.unwrap(), Duration::ZERO);
+            Look { at, answer: Ok(Answer { statuses, round_trip }) }
+        };
+        let renewed = |state: &State| state.selected().unwrap().holding.as_ref().unwrap().renewed;
+        let mut state = state(vec![]);
+        state.look(look(now()).await);
+        let enough = Duration::from_millis(9_900);
+        while domain.inspect("name").await.unwrap().holder.unwrap().remaining > enough {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        state.look(look(now()).await);
+        assert_eq!(renewed(&state), None, "it ran down");
+        guard.renew().await.unwrap();
+        let later = now() + Duration::from_secs(1);
+        state.look(look(later).await);
+        assert_eq!(renewed(&state), Some(later));
+        state.look(look(later + Duration::from_secs(1)).await);
+        assert_eq!(renewed(&state), Some(later), "remembered");
     });
 }

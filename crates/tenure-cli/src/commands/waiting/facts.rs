@@ -70,6 +70,11 @@ impl Facts {
         }
     }
 
+    /// Whether the store was asked, and answered or failed.
+    pub(super) fn is_known(&self) -> bool {
+        self.seen.is_some() || self.away.is_some()
+    }
+
     /// As a line on a terminal, no wider than `width`.
     pub(super) fn drawn(&self, now: Instant, frame: usize, width: usize) -> String {
         let spinner = SPINNER[frame % SPINNER.len()];

@@ -50,7 +50,7 @@ pub(crate) struct Watch {
     )]
     interval: Duration,
 
-    /// Which names: `*` is any characters, `?` one, `[a-z]` one of these [default: all]
+    /// Which names: `*`, `?` and `[a-z]` as in a shell [default: all]
     #[arg(value_parser = Glob::parse)]
     glob: Option<Glob>,
 }

@@ -6,13 +6,16 @@
 mod both;
 mod codes;
 mod environment;
+mod limits;
 mod many;
 mod names;
 mod nested;
+mod on_lost;
 mod redis;
 mod screen;
 mod secrets;
 mod signals;
+mod status_fd;
 mod stopping;
 mod terminal;
 mod waiting;

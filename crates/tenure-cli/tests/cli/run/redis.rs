@@ -121,10 +121,10 @@ fn away_while_it_waits_it_keeps_its_place_or_gives_up_after_a_ttl() {
 #[test]
 fn killed_during_the_run_the_command_is_stopped_before_the_ttl_is_over() {
     let place = Place::on_redis();
-    let running = start(&place, "3s");
+    let running = start(&place, "4s");
     let killed = SystemTime::now();
     place.server().kill();
-    let done = assert_stopped_in_time(&place, running, killed, Duration::from_secs(3));
+    let done = assert_stopped_in_time(&place, running, killed, Duration::from_secs(4));
     let why = done.stderr.lines().last().unwrap();
     assert!(why.contains(&place.server().port().to_string()), "what is wrong: {done:?}");
 }
@@ -133,10 +133,10 @@ fn killed_during_the_run_the_command_is_stopped_before_the_ttl_is_over() {
 #[test]
 fn silent_during_the_run_the_command_is_stopped_before_the_ttl_is_over() {
     let place = Place::on_redis();
-    let running = start(&place, "3s");
+    let running = start(&place, "4s");
     let stopped = SystemTime::now();
     place.server().stop();
-    assert_stopped_in_time(&place, running, stopped, Duration::from_secs(3));
+    assert_stopped_in_time(&place, running, stopped, Duration::from_secs(4));
     place.server().cont();
     assert!(place.end(&["run", "name", "true"]).code == 0, "it is free when the lease is over");
 }

@@ -140,7 +140,7 @@ fn front_and_minder_killed_the_name_is_free_when_all_is_gone() {
 #[test]
 fn its_minder_stopped_the_command_is_gone_before_the_lease_expires() {
     let place = Place::new();
-    let running = place.start_script(&["--ttl", "1s"], STUBBORN);
+    let running = place.start_script(&["--ttl", "4s"], STUBBORN);
     place.pid("pid");
     let next = place.start_script(&[], NEXT);
     kill_process(running.minder(), Signal::STOP).unwrap();
@@ -217,14 +217,14 @@ fn done_after_the_loss_is_lost() {
 #[test]
 fn a_lost_lease_stops_the_command_in_time() {
     let place = Place::new();
-    let ttl = Duration::from_secs(2);
+    let ttl = Duration::from_secs(4);
     let script = r#"
         sh -c 'trap "echo TERM >> got; exit" TERM; echo > ready; while :; do sleep .01; done' &
         trap "echo TERM >> got; exit 3" TERM
         while ! [ -e ready ]; do sleep .01; done
         echo $$ > pid
         while :; do sleep .01; done"#;
-    let running = place.start_script(&["--ttl", "2s"], script);
+    let running = place.start_script(&["--ttl", "4s"], script);
     place.pid("pid");
     let removed = Instant::now();
     fs::remove_dir_all(place.locks()).unwrap();
@@ -242,8 +242,8 @@ fn a_lost_lease_stops_the_command_in_time() {
 #[test]
 fn what_does_not_end_when_asked_is_killed_in_time() {
     let place = Place::new();
-    let ttl = Duration::from_secs(2);
-    let running = place.start_script(&["--ttl", "2s"], STUBBORN);
+    let ttl = Duration::from_secs(4);
+    let running = place.start_script(&["--ttl", "4s"], STUBBORN);
     place.pid("pid");
     let removed = Instant::now();
     fs::remove_dir_all(place.locks()).unwrap();
@@ -280,7 +280,7 @@ fn what_nobody_reads_does_not_keep_it_from_stopping_the_command() {
     let (_reader, writer) = full_pipe();
     for signal in [Signal::KILL, Signal::STOP] {
         let place = Place::new();
-        let command = place.script(&["--ttl", "1s"], STUBBORN);
+        let command = place.script(&["--ttl", "4s"], STUBBORN);
         let running = place.spawn_with(command, Some(writer.try_clone().unwrap().into()));
         place.pid("pid");
         let next = place.start_script(&[], NEXT);

@@ -38,7 +38,7 @@ fn a_busy_name_is_refused_with_who_holds_it_and_what_to_do() {
                 _ => "to wait for it up to a minute: use -w 60s instead of -n",
             },
             "to see more: tenure status name",
-            &format!("to take it away from a holder that is dead: tenure break --fence {fence} name"),
+            &format!("to take it away from a holder that is dead: tenure break name --fence {fence}"),
         ];
         let lines: Vec<&str> = message.lines().collect();
         assert_eq!(lines.len(), expected.len(), "{message}");
@@ -258,7 +258,10 @@ fn the_next_command_names_what_is_held() {
         assert_eq!(place.spawn(shell).finish().stdout, name, "{busy}");
         let url = place.url();
         let busy = place.end(&["run", "--url", &url, "-n", "--", name, "true"]).stderr;
-        assert!(busy.contains("tenure status --url … ") && !busy.contains(&url), "{busy}");
+        assert!(
+            busy.contains("tenure status ") && busy.contains(" --url …") && !busy.contains(&url),
+            "{busy}"
+        );
         holder.signal(Signal::TERM);
         holder.finish();
         std::fs::remove_file(place.path("pid")).unwrap();

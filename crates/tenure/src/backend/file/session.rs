@@ -21,6 +21,9 @@ use crate::error::Error;
 use crate::owner::{SessionId, hex};
 use crate::sync::Mutex;
 
+/// How often the kernel's list of locks is read before a lock counts as missing.
+const LOOKS: usize = 5;
+
 /// The files of this client's session; removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct SessionFiles {
@@ -105,8 +108,14 @@ impl SessionFiles {
     /// Whether the kernel knows that this process has locked it, as it tells everyone; `None` when it does not show its locks.
     pub(super) fn is_seen_locked(&self) -> Option<bool> {
         let inode = rustix::fs::fstat(&self.lock).ok()?.st_ino;
-        let locks = std::fs::read_to_string("/proc/locks").ok()?;
-        Some(locks.lines().any(|line| is_lock_of(line, self.pid, inode)))
+        // It is read in pieces, and a lock that comes or goes meanwhile may hide another one.
+        for _ in 0..LOOKS {
+            let locks = std::fs::read_to_string("/proc/locks").ok()?;
+            if locks.lines().any(|line| is_lock_of(line, self.pid, inode)) {
+                return Some(true);
+            }
+        }
+        Some(false)
     }
 
     /// A descriptor that keeps the session alive, in whichever process has it open.

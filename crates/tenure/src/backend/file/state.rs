@@ -185,4 +185,32 @@ mod tests {
         let reply = state.apply(&name, take("b"), back, &mut Vec::new());
         assert_eq!(reply, Reply::Granted { fence: 7_064 }, "the wall clock was set back, and fences go on");
     }
+
+    // R4.2
+    #[test]
+    fn what_was_broken_is_remembered_and_not_listed() {
+        let clock = ClockIdentity::of_this_process().unwrap();
+        let mut state = State::new(clock);
+        let (name, other) = (Name::new("orders/42").unwrap(), Name::new("orders/1").unwrap());
+        let at = |ms: u64| Now { lease: ms * 1_000, wall: 7_000 };
+        let (token, ttl, not_after) = (Token::from_store("a"), Duration::from_secs(1), u64::MAX);
+        let take = Op::TakeOver { token: token.clone(), ttl, floor: 0, not_after };
+        state.apply(&name, take, at(1), &mut Vec::new());
+        state.apply(&name, Op::Break { token, fence: 7_000 }, at(2), &mut Vec::new());
+        assert_eq!(state.names(at(2)).count(), 0, "nobody's");
+        assert!(state.is_vacant() && state.record(&name).is_some(), "and remembered");
+        let state = State::from_bytes(&state.to_bytes()).unwrap();
+        let broken = |mut state: State, ms| match state.apply(&name, Op::Inspect, at(ms), &mut Vec::new()) {
+            Reply::Seen { broken, .. } => broken,
+            reply => panic!("{reply:?}"),
+        };
+        assert_eq!(broken(state.clone(), 60_002), Some(7_000));
+        assert_eq!(broken(state.clone(), 60_003), None);
+        let mut touched = state.clone();
+        touched.apply(&other, Op::Leave { token: Token::from_store("b") }, at(60_003), &mut Vec::new());
+        assert_eq!(touched.records, [], "it goes when the stripe is touched");
+        let mut rebooted = state;
+        rebooted.void(clock);
+        assert_eq!(broken(rebooted, 3), None, "its clock is gone");
+    }
 }

@@ -211,13 +211,13 @@ impl Backend for Redis {
 }
 
 impl Client {
-    /// Removes the last fence of a name that nobody holds or waits for.
+    /// Removes what is remembered of a name that nobody holds or waits for: its last fence, and the trace of force.
     async fn forget(&self, lock: &str) -> Result<(), Error> {
         let mut line = self.link.line().await?;
         let [fence, queue, beats] = Keys::beside(lock).map(|key| key.to_string());
         let (mut used, mut del) = (Cmd::new(), Cmd::new());
         used.arg("EXISTS").arg(lock).arg(queue).arg(beats);
-        del.arg("DEL").arg(fence);
+        del.arg("DEL").arg(fence).arg(Keys::broken(lock).to_string());
         match line.connection.send_packed_command(&used).await {
             Ok(Value::Int(0)) => {}
             Ok(Value::ServerError(refusal)) => return Err(self.refused(&refusal)),

@@ -74,6 +74,10 @@ fn facts(state: &State, width: u16) -> Vec<String> {
                 }
                 None => fact("lease", "without expiry: it stays until it is released or broken"),
             }
+            if let Some(renewed) = holding.renewed {
+                let ago = rough(state.now.duration_since(renewed).unwrap_or_default());
+                fact("renewed", &format!("{ago} ago: its holder lives"));
+            }
         }
     }
     match row.queue.len() {

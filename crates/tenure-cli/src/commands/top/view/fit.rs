@@ -78,11 +78,3 @@ pub(super) fn left(duration: Duration) -> String {
     }
     rough(Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0)))
 }
-
-/// A time that is mostly below a second.
-pub(super) fn short(duration: Duration) -> String {
-    match duration.as_micros() {
-        micros @ 0..10_000 => format!("{}.{}ms", micros / 1_000, micros / 100 % 10),
-        _ => rough(duration),
-    }
-}

@@ -19,7 +19,7 @@ use ratatui::widgets::Paragraph;
 use self::fit::{cut, cut_left, width, wrapped};
 pub(super) use self::palette::Palette;
 use super::state::{Mode, Room, State};
-use crate::text::{escaped, rough, utc};
+use crate::text::{escaped, fine, rough, utc};
 
 /// Below this the details take the place of the table, instead of half of it.
 const BOTH: u16 = 12;
@@ -98,6 +98,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, palette: Palette) {
         details::draw(frame, regions.details, state, palette);
     }
     Footer::new(state).draw(frame, regions.footer);
+    if !palette.is_unicode {
+        frame.buffer_mut().content.iter_mut().for_each(palette::to_ascii);
+    }
 }
 
 fn draw_text(frame: &mut Frame<'_>, area: Rect, text: &str, style: Style) {
@@ -127,7 +130,7 @@ fn facts(state: &State) -> String {
     };
     let held = state.rows().iter().filter(|row| row.holding.is_some()).count();
     let waiting: usize = state.rows().iter().map(|row| row.queue.len()).sum();
-    let mut facts = format!("{held} held, {waiting} waiting, round trip {}", fit::short(round_trip));
+    let mut facts = format!("{held} held, {waiting} waiting, round trip {}", fine(round_trip));
     if !state.filter.text().is_empty() {
         let shown = state.shown().len();
         facts.push_str(&format!(", {shown} of {} match `{}`", state.rows().len(), state.filter.shown()));
@@ -161,7 +164,13 @@ impl Footer {
             Mode::Breaking(breaking) => {
                 let (name, who, fence) = (&breaking.shown, &breaking.who, breaking.fence);
                 let typed = escaped(&breaking.typed);
-                Footer::Prompt(format!("break the lease of {who}, fence {fence}? Type `{name}`: {typed}"))
+                let alive = breaking.renewed.map_or_else(String::new, |renewed| {
+                    let ago = rough(state.now.duration_since(renewed).unwrap_or_default());
+                    format!(", renewed {ago} ago, so that its holder lives")
+                });
+                Footer::Prompt(format!(
+                    "break the lease of {who}, fence {fence}{alive}? Type `{name}`: {typed}"
+                ))
             }
             Mode::Helping => Footer::Keys("any key: back"),
             Mode::Looking => match &state.message {

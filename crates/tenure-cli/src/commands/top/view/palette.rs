@@ -1,19 +1,23 @@
 //! How things look: colours where they are wanted, weight where they are not.
 
 use anstream::{AutoStream, ColorChoice};
+use ratatui::buffer::Cell;
 use ratatui::style::{Color, Modifier, Style};
 
-/// Whether there are colours.
+use crate::text::is_unicode;
+
+/// What the terminal is good for.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Palette {
     pub(super) is_coloured: bool,
+    pub(super) is_unicode: bool,
 }
 
 impl Palette {
-    /// As stdout and the environment say: `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`.
+    /// As stdout and the environment say: `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`, the locale.
     pub(in super::super) fn of_terminal() -> Self {
         let is_coloured = AutoStream::choice(&std::io::stdout()) != ColorChoice::Never;
-        Palette { is_coloured }
+        Palette { is_coloured, is_unicode: is_unicode() }
     }
 
     fn coloured(self, style: Style, color: Color) -> Style {
@@ -53,4 +57,21 @@ impl Palette {
         };
         self.coloured(Style::new(), color)
     }
+}
+
+/// For a locale that has no more; what has no likeness stands as a question mark.
+pub(super) fn to_ascii(cell: &mut Cell) {
+    if cell.symbol().is_ascii() {
+        return;
+    }
+    cell.set_symbol(match cell.symbol() {
+        "█" => "#",
+        "░" => ".",
+        "▲" | "↑" => "^",
+        "▼" | "↓" => "v",
+        "─" => "-",
+        "…" => "~",
+        "µ" => "u",
+        _ => "?",
+    });
 }

@@ -8,9 +8,12 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Color, Modifier};
 
 use super::super::row::Row;
-use super::super::sample::{now, row, state};
+use super::super::scene::{now, row, state};
 use super::super::state::{Away, State};
 use super::{Palette, draw, fit, room};
+
+/// Without colours.
+const PLAIN: Palette = Palette { is_coloured: false, is_unicode: true };
 
 fn drawn(state: &mut State, width: u16, height: u16, palette: Palette) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -25,7 +28,7 @@ fn drawn(state: &mut State, width: u16, height: u16, palette: Palette) -> Termin
 
 /// The lines of a screen, without the spaces at their ends. What stands behind a wide character is not there on a terminal.
 fn screen(state: &mut State, width: u16, height: u16) -> String {
-    let terminal = drawn(state, width, height, Palette { is_coloured: false });
+    let terminal = drawn(state, width, height, PLAIN);
     let cells = terminal.backend().buffer().content();
     let line = |cells: &[ratatui::buffer::Cell]| {
         let (mut line, mut skipped) = (String::new(), 0);
@@ -62,11 +65,18 @@ fn away() -> State {
     state
 }
 
+/// What docs/cli.md shows is a screen of the program.
+fn assert_is_documented(screen: &str) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains(&format!("```text{screen}```")), "docs/cli.md shows another screen");
+}
+
 #[test]
 fn the_table_at_100_columns() {
     let expected = "
 tenure top  redis://ada:***@db.example:6379/0                                2026-11-15 13:34:40 UTC
-3 held, 3 waiting, round trip 0.3ms
+3 held, 3 waiting, round trip 340 µs
   NAME▲                      HOLDER              LABEL       HELD    LEASE            QUEUE  WAIT
 > nightly                    ada@web1 pid 4711   by hand     2m30s   ██████░░ 7s          2  1m15s
   orders/42                  ada@web1 pid 4711   by hand     1s      ████████ 10s         0  -
@@ -75,13 +85,14 @@ tenure top  redis://ada:***@db.example:6379/0                                202
 ? help  q quit  / filter  s sort  r reverse  Enter details  b break
 ";
     assert_eq!("\n".to_owned() + &screen(&mut state(rows()), 100, 8), expected);
+    assert_is_documented(expected);
 }
 
 #[test]
 fn the_table_at_40_columns() {
     let expected = "
 tenure top  …example:6379/0 13:34:40 UTC
-3 held, 3 waiting, round trip 0.3ms
+3 held, 3 waiting, round trip 340 µs
   NAME            HELD    LEASE▲  QUEUE
   orders/43       40s     1s          1
 > nightly         2m30s   7s          2
@@ -100,7 +111,7 @@ tenure top  …example:6379/0 13:34:40 UTC
 fn details_beside_the_table_or_in_its_place() {
     let expected = "
 tenure top  redis://ada:***@db.example:6379/0            2026-11-15 13:34:40 UTC
-3 held, 3 waiting, round trip 0.3ms
+3 held, 3 waiting, round trip 340 µs
   NAME▲                      HOLDER               HELD    LEASE   QUEUE  WAIT
 > nightly                    ada@web1 pid 4711    2m30s   7s          2  1m15s
   orders/42                  ada@web1 pid 4711    1s      10s         0  -
@@ -126,9 +137,10 @@ Enter back  PgDn more  b break  ? help  q quit
     let mut state = state(rows());
     press(&mut state, KeyCode::Enter);
     assert_eq!("\n".to_owned() + &screen(&mut state, 80, 23), expected);
+    assert_is_documented(expected);
     let expected = "
 tenure top  …example:6379/0 13:34:40 UTC
-3 held, 3 waiting, round trip 0.3ms
+3 held, 3 waiting, round trip 340 µs
  details, 5 lines above, 0 below ───────
         2m30s
 lease   7s left; the most that was seen:
@@ -148,7 +160,7 @@ Enter back  PgDn more  b break  ? help …
 fn the_question_before_a_lease_is_broken() {
     let expected = "
 tenure top  …example:6379/0 13:34:40 UTC
-3 held, 3 waiting, round trip 0.3ms
+3 held, 3 waiting, round trip 340 µs
   NAME▲           HELD    LEASE   QUEUE
 > nightly         2m30s   7s          2
   orders/42       1s      10s         0
@@ -161,7 +173,7 @@ nigh
     let mut state = state(rows());
     write(&mut state, "bnigh");
     assert_eq!("\n".to_owned() + &screen(&mut state, 40, 10), expected);
-    let mut terminal = drawn(&mut state, 40, 10, Palette { is_coloured: false });
+    let mut terminal = drawn(&mut state, 40, 10, PLAIN);
     terminal.backend_mut().assert_cursor_position((4, 9));
 }
 
@@ -169,7 +181,7 @@ nigh
 fn an_outage_is_told_in_words_and_the_rows_stay() {
     let expected = "
 tenure top  redis://ada:***@db.example:6379/0            2026-11-15 13:34:40 UTC
-3 held, 3 waiting, round trip 0.3ms
+3 held, 3 waiting, round trip 340 µs
 store is away since 2026-11-15 13:34:31 UTC; rows are stale: db.example:6379
 can't be reached: connection refused
   NAME▲                      HOLDER               HELD    LEASE   QUEUE  WAIT
@@ -180,7 +192,7 @@ can't be reached: connection refused
 ? help  q quit  / filter  s sort  r reverse  Enter details  b break
 ";
     assert_eq!("\n".to_owned() + &screen(&mut away(), 80, 10), expected);
-    let terminal = drawn(&mut away(), 80, 10, Palette { is_coloured: false });
+    let terminal = drawn(&mut away(), 80, 10, PLAIN);
     assert!(terminal.backend().buffer()[(2, 6)].modifier.contains(Modifier::DIM));
 }
 
@@ -241,8 +253,20 @@ fn screens_of_any_size() {
 fn there_is_no_colour_where_none_is_wanted() {
     let mut state = away();
     let has_colour = |state: &mut State, is_coloured| {
-        let terminal = drawn(state, 100, 20, Palette { is_coloured });
+        let terminal = drawn(state, 100, 20, Palette { is_coloured, is_unicode: true });
         terminal.backend().buffer().content().iter().any(|cell| cell.fg != Color::Reset)
     };
     assert!(has_colour(&mut state, true) && !has_colour(&mut state, false));
+}
+
+#[test]
+fn a_locale_without_unicode_gets_ascii() {
+    let mut state = state(vec![row("nächtlich", 150, 7, &[75]), row("夜間", 1, 1, &[])]);
+    let terminal = drawn(&mut state, 100, 8, Palette { is_coloured: false, is_unicode: false });
+    let text: String = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect();
+    assert!(text.is_ascii(), "{text}");
+    assert!(
+        text.contains("> n?chtlich ") && text.contains(" ######.. 7s ") && text.contains("NAME^"),
+        "{text}"
+    );
 }

@@ -1,5 +1,7 @@
 //! Processes that are killed or stopped: nobody else gets the name while anything of the command lives, as far as docs/cli.md promises.
 
+use std::time::Duration;
+
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::on_both_stores;
@@ -12,6 +14,7 @@ on_both_stores!(
     the_command_killed_the_name_is_given_back,
     a_tree_stopped_past_its_lease_is_killed_when_it_goes_on,
     a_minder_stopped_past_its_lease_all_is_gone_before_the_next_begins,
+    a_front_stopped_past_its_lease_changes_nothing,
 );
 
 /// A command that ends with nothing less than KILL, and neither do its children: one in its group, one in a session of its own that
@@ -126,7 +129,7 @@ fn a_tree_stopped_past_its_lease_is_killed_when_it_goes_on(place: &Place) {
 
 // B4
 fn a_minder_stopped_past_its_lease_all_is_gone_before_the_next_begins(place: &Place) {
-    let running = place.start_script(&["--ttl", "1s"], STUBBORN);
+    let running = place.start_script(&["--ttl", "4s"], STUBBORN);
     place.pid("pid");
     let next = place.start_script(&[], NEXT);
     kill_process(running.minder(), Signal::STOP).unwrap();
@@ -134,4 +137,22 @@ fn a_minder_stopped_past_its_lease_all_is_gone_before_the_next_begins(place: &Pl
     assert_eq!(done.code, 79, "{done:?}");
     assert_eq!(next.finish().code, 0);
     assert_no_overlap(place);
+}
+
+// B4
+fn a_front_stopped_past_its_lease_changes_nothing(place: &Place) {
+    let running =
+        place.start_script(&["--ttl", "1s"], "echo $$ > pid; while ! [ -e go ]; do sleep .01; done");
+    place.pid("pid");
+    running.signal(Signal::STOP);
+    eventually("it is stopped", || state(running.pid()) == Some('T'));
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert_eq!(place.end(&["run", "-n", "name", "true"]).code, 75, "the minder renews");
+    std::fs::write(place.path("go"), "").unwrap();
+    eventually("the command ends", || place.is_lifeless());
+    running.signal(Signal::CONT);
+    let done = running.finish();
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""));
+    place.assert_nothing_left();
+    assert_eq!(place.leftovers(), [""; 0]);
 }

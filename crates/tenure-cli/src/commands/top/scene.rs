@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use tenure::Holder;
 
 use super::row::{Holding, Row, Waiting};
-use super::state::{Look, Seen, State};
+use super::state::{Answer, Look, State};
 use crate::text::escaped;
 
 /// 2026-11-15 13:34:40 UTC.
@@ -38,6 +38,7 @@ pub(super) fn row(name: &str, held: u64, left: u64, waits: &[u64]) -> Row {
         held_for: Some(Duration::from_secs(held)),
         left: Some(Duration::from_secs(left)),
         longest: Duration::from_secs(10),
+        renewed: None,
         holder: holder(),
     };
     let waiting = |(number, seconds): (u32, &u64)| Waiting {
@@ -57,8 +58,8 @@ pub(super) fn row(name: &str, held: u64, left: u64, waits: &[u64]) -> Row {
 pub(super) fn state(rows: Vec<Row>) -> State {
     let address = "redis://ada:***@db.example:6379/0".to_owned();
     let mut state = State::new(address, Duration::from_millis(250), now());
-    let seen = Seen { statuses: Vec::new(), round_trip: Duration::from_micros(340) };
-    state.look(Look { at: now(), seen: Ok(seen) });
+    let answer = Answer { statuses: Vec::new(), round_trip: Duration::from_micros(340) };
+    state.look(Look { at: now(), answer: Ok(answer) });
     state.show(rows);
     state
 }

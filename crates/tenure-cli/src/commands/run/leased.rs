@@ -1,0 +1,148 @@
+//! What the minder does once it has the lease: start the command, hold the name for it, keep it as long as was asked for, give it back.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tenure::{Guard, Release};
+
+use super::child::Child;
+use super::deadline::{Moment, Plan};
+use super::environment;
+use super::holding::{Ended, Holding, Terms};
+use super::keeping::{self, Kept};
+use super::minder::Minder;
+use super::report::{Kind, Verdict};
+use super::signals::Events;
+use crate::exit_code;
+use crate::output::{self, say, say_more};
+use crate::text::{escaped, rough};
+
+/// How long to ask what is wrong with a store.
+const LONGEST_QUESTION: Duration = Duration::from_millis(500);
+
+/// Before what a lease ended that was to be given back.
+const DONE: &str = "the command was done";
+const KEPT: &str = "--min-hold was over";
+
+impl Minder<'_> {
+    /// Runs the command under the lease, and gives it back.
+    pub(crate) async fn run(self, guard: Guard, waited: Duration, mut events: Events) -> Verdict {
+        let (granted_at, facts, limits) = (Moment::now(), &self.watch.facts, self.run.limits);
+        facts.granted(granted_at, guard.fence().into());
+        // Before the command starts, so that there is no moment in which nobody would stop it.
+        let plan = Plan::new(granted_at, guard.remaining(), limits.notice_of_loss());
+        if !limits.ignores_loss() {
+            self.watch.follow(&plan);
+        }
+        say_more(format_args!(
+            "acquired `{}` with fence {}, after {}",
+            escaped(guard.name()),
+            guard.fence(),
+            rough(waited)
+        ));
+        let child = match self.start(&guard, waited, &events).await {
+            Ok(child) => child,
+            Err(verdict) => {
+                self.watch.rest();
+                facts.conclude(verdict.kind, verdict.code);
+                give_back(guard, DONE).await;
+                facts.over(Moment::now());
+                return verdict;
+            }
+        };
+        let started_at = Moment::now();
+        facts.started(started_at, child.pid());
+        let (front, watch) = (self.front, self.watch);
+        let terms = Terms { events: &mut events, tenure: &guard, plan, limits, watch, front };
+        let mut holding = Holding::new(child, started_at, terms);
+        let ended = holding.until_ended().await;
+        let (is_lost, was_told_to_end) = (holding.is_lost(), holding.was_told_to_end());
+
+        let mut verdict = verdict(ended, is_lost);
+        facts.conclude(verdict.kind, verdict.code);
+        if matches!(ended, Ended::Lost) {
+            facts.over(Moment::now());
+            self.tell_of_store().await;
+        } else if !is_lost {
+            // Who was told to end is not to keep anybody waiting.
+            let keeps = !was_told_to_end && !matches!(ended, Ended::FrontGone);
+            let was_held = match limits.min_hold.filter(|_| keeps) {
+                Some(least) => keep_and_give_back(guard, &mut events, granted_at.after(least)).await,
+                None => give_back(guard, DONE).await,
+            };
+            if !was_held {
+                let code = if limits.ignores_loss() { verdict.code } else { exit_code::LOST };
+                verdict = Verdict::new(Kind::Lost, code);
+            }
+            facts.over(Moment::now());
+        }
+        verdict
+    }
+
+    /// Says what is wrong with the store, if anything still is: that may be why a lease was not renewed. Nothing runs any more that had to wait.
+    async fn tell_of_store(&self) {
+        if let Ok(Err(error)) = tokio::time::timeout(LONGEST_QUESTION, self.domain.health()).await {
+            say(self.source.blamed(&error));
+        }
+    }
+
+    async fn start(&self, guard: &Guard, waited: Duration, events: &Events) -> Result<Child, Verdict> {
+        let lifeline = self.domain.lifeline().await.map_err(|error| self.failed(&error))?;
+        if let Some(lifeline) = &lifeline {
+            events.give_lifeline(lifeline);
+        }
+        let environment = environment::of_command(self.run, self.source, guard.fence(), waited);
+        Child::start(self.run, environment, self.group, self.mask, lifeline.as_ref()).map_err(|error| {
+            output::not_started(&self.run.command[0].to_string_lossy(), &error);
+            Verdict::failed(exit_code::of_start(&error))
+        })
+    }
+}
+
+fn verdict(ended: Ended, is_lost: bool) -> Verdict {
+    let verdict = match ended {
+        Ended::Exited(end) => Verdict::of_end(end),
+        Ended::TimedOut => Verdict::new(Kind::MaxHold, exit_code::TIMED_OUT),
+        Ended::Lost => Verdict::new(Kind::Lost, exit_code::LOST),
+        Ended::FrontGone => Verdict::new(Kind::Interrupted, exit_code::by_signal(Signal::KILL.as_raw())),
+    };
+    if is_lost { Verdict::new(Kind::Lost, verdict.code) } else { verdict }
+}
+
+/// Keeps the name until then, and gives it back; false when the lease turns out to have been lost before the command was done.
+async fn keep_and_give_back(guard: Guard, events: &mut Events, until: Moment) -> bool {
+    match keeping::keep(&guard, events, until).await {
+        Kept::Over { is_proved: false } => give_back(guard, DONE).await,
+        Kept::Over { is_proved: true } => {
+            give_back(guard, KEPT).await;
+            true
+        }
+        Kept::Lost => {
+            say(format_args!("lease on `{}` was lost before {KEPT}", escaped(guard.name())));
+            true
+        }
+    }
+}
+
+/// Gives the name back; false when the lease turns out to have been lost before.
+async fn give_back(guard: Guard, before: &str) -> bool {
+    let name = escaped(guard.name());
+    let held = guard.since().elapsed().unwrap_or_default();
+    let had_ended = match guard.release().await {
+        Ok(Release::Done) => {
+            say_more(format_args!("gave `{name}` back, held for {}", rough(held)));
+            return true;
+        }
+        Ok(Release::Taken { by }) => format!("and {} holds it now", escaped(&by.to_string())),
+        Ok(_) => "and nobody holds it now".to_owned(),
+        Err(returned) => {
+            let error = escaped(&returned.error.to_string());
+            say(format_args!(
+                "`{name}` could not be given back, and is free when its lease has ended: {error}"
+            ));
+            return true;
+        }
+    };
+    say(format_args!("lease on `{name}` had ended before {before}, {had_ended}"));
+    false
+}
