@@ -36,7 +36,7 @@ pub(crate) struct Limits {
     #[arg(short, long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) kill_after: Option<Duration>,
 
-    /// On loss, COMMAND gets: term (then KILL), kill, or ignore [default: term]
+    /// When lost: term (then KILL), kill, or ignore [default: term]
     #[arg(
         long,
         value_name = "ACTION",
