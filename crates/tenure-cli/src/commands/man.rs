@@ -93,10 +93,10 @@ fn page(command: &clap::Command) -> Vec<u8> {
     once(&text)
 }
 
-/// Every part begins with the same definitions, and a page needs them once.
+/// Every part begins with the same definitions, and a page needs them once. The date, which is empty, has to be written as such.
 fn once(text: &[u8]) -> Vec<u8> {
     let definitions = Roff::new().render();
-    let text = String::from_utf8_lossy(text).replace(&definitions, "");
+    let text = String::from_utf8_lossy(text).replace(&definitions, "").replacen(" 1  ", " 1 \"\" ", 1);
     format!("{definitions}{text}").into_bytes()
 }
 

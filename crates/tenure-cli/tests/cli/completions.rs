@@ -92,7 +92,7 @@ fn every_command_has_a_page() {
             (format!("tenure-{command}"), format!("a/man1/tenure-{command}.1"))
         };
         assert_eq!(page, place.read(&file));
-        assert_eq!(page.matches(&format!("\n.TH {title} 1 ")).count(), 1, "{page}");
+        assert_eq!(page.matches(&format!("\n.TH {title} 1 \"\" \"tenure 0.")).count(), 1, "{page}");
         for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "\"EXIT STATUS\"", "ENVIRONMENT"] {
             assert_eq!(page.matches(&format!("\n.SH {section}\n")).count(), 1, "{command}: {section}");
         }

@@ -36,7 +36,7 @@ pub(crate) struct Limits {
     #[arg(short, long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) kill_after: Option<Duration>,
 
-    /// What becomes of COMMAND when the lease is lost: term (then KILL), kill, or ignore (it goes on) [default: term]
+    /// When lost: term (then KILL), kill, or ignore [default: term]
     #[arg(
         long,
         value_name = "ACTION",
@@ -46,7 +46,7 @@ pub(crate) struct Limits {
     )]
     pub(crate) on_lost: OnLost,
 
-    /// At the end, write one line of JSON with the outcome to this descriptor
+    /// At the end, write the outcome to this descriptor: a line of JSON
     #[arg(long, value_name = "N", value_parser = descriptor, allow_hyphen_values = true)]
     pub(crate) status_fd: Option<RawFd>,
 }
