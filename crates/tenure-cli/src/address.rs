@@ -42,6 +42,12 @@ pub(crate) fn domain(asked: &args::Domain) -> Result<(Domain, Source), Refused> 
     Ok((Domain::lazy(url).map_err(of_error)?, source))
 }
 
+/// Whether a `tenure run` above had a URL and did not hand it down, and nothing else is said.
+pub(crate) fn is_withheld(asked: &args::Domain) -> bool {
+    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    asked.url.is_none() && !is_set(VARIABLE) && is_set(WITHHELD)
+}
+
 /// The URL that was asked for.
 pub(crate) fn url(asked: &args::Domain) -> Result<(DomainUrl, Source), Refused> {
     let (url, source) = match &asked.url {
@@ -53,7 +59,7 @@ pub(crate) fn url(asked: &args::Domain) -> Result<(DomainUrl, Source), Refused> 
                 })?;
                 (url, Source::Variable)
             }
-            None if env::var_os(WITHHELD).is_some_and(|value| !value.is_empty()) => {
+            None if is_withheld(asked) => {
                 let why = "domain is not known: this runs under `tenure run`, which hands no URL down; \
                            use --url, set TENURE_URL, or write `tenure run --pass-url` there";
                 return Err(Source::Default.refused(why, exit_code::USAGE));

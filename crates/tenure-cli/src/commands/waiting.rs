@@ -178,7 +178,7 @@ pub(crate) fn refused(wait: &Wait<'_>, asked: &args::Domain, outcome: &Outcome) 
     match outcome {
         Outcome::Acquired(..) => return 0,
         Outcome::Busy(busy) => output::busy(wait.name, asked, wait.patience, busy),
-        Outcome::Enclosing(holder) => output::enclosing(wait.name, holder),
+        Outcome::Enclosing(holder) => output::enclosing(wait.name, Some(holder), holder.fence),
     }
     wait.patience.conflict_exit_code
 }

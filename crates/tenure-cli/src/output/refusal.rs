@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use tenure::{Busy, Holder};
+use tenure::{Busy, Fence, Holder};
 
 use super::say;
 use crate::args::{self, Patience};
@@ -68,13 +68,11 @@ fn tell_holder(name: &str, holder: &Holder) {
 }
 
 /// Says that this process runs under the one that holds the name. With `-E 0`, too: it is no conflict that goes away.
-pub(crate) fn enclosing(name: &str, holder: &Holder) {
+pub(crate) fn enclosing(name: &str, holder: Option<&Holder>, fence: Fence) {
     let name = escaped(name);
-    let pid = holder.owner.pid().unwrap_or_default();
-    say(format_args!(
-        "you already hold it: this runs under `tenure run` of `{name}`, pid {pid}, fence {}",
-        holder.fence
-    ));
+    let pid =
+        holder.and_then(|holder| holder.owner.pid()).map_or(String::new(), |pid| format!(" pid {pid},"));
+    say(format_args!("you already hold it: this runs under `tenure run` of `{name}`,{pid} fence {fence}"));
     say("a lock is not re-entrant; leave out the inner one, or give it another name");
 }
 

@@ -30,7 +30,7 @@ use self::child::Group;
 use self::front::Front;
 use self::minder::Minder;
 pub(crate) use self::options::Run;
-use self::report::{Report, Verdict};
+use self::report::{Kind, Report, Verdict};
 use self::watch::{Facts, Watch};
 use crate::address::{self, Source};
 use crate::exit_code;
@@ -52,6 +52,15 @@ impl Run {
                 return exit_code::USAGE;
             }
         };
+        // Not which domain it is, but that the one above holds the name in it: who takes a name twice means the same one.
+        if address::is_withheld(&self.domain)
+            && let Some(fence) = enclosing::fences(&self.name).first()
+        {
+            output::enclosing(&self.name, None, *fence);
+            let code = self.patience.conflict_exit_code;
+            report.write(&Facts::new(), &Verdict::new(Kind::Busy, code));
+            return code;
+        }
         // Checked before there are two processes; it connects in the minder.
         let checked = self.limits.check().map_err(|why| (why.to_owned(), exit_code::USAGE));
         let domain = checked

@@ -12,7 +12,7 @@ const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 fn assert_told(done: &Finished, name: &str, code: i32) {
     assert_eq!(done.code, code, "{done:?}");
     let fence = done.stdout.trim();
-    let expected = format!("tenure: you already hold it: this runs under `tenure run` of `{name}`, pid ");
+    let expected = format!("tenure: you already hold it: this runs under `tenure run` of `{name}`, ");
     assert!(done.stderr.starts_with(&expected), "{done:?}");
     let first = done.stderr.lines().next().unwrap();
     assert!(!fence.is_empty() && first.ends_with(&format!(", fence {fence}")), "{done:?}");
@@ -34,6 +34,9 @@ fn a_name_that_is_held_above_is_told_at_once() {
         assert_told(&inner("-n a true"), "a", 75);
         assert_told(&inner("-w .2 -E 9 a true"), "a", 9);
         assert_told(&inner(&format!("-n --url {url} a -c true")), "a", 75);
+        // Which domain it is, the inner one is not told; that it is held above, it knows.
+        let line = format!("echo $TENURE_FENCE; {TENURE} run a true && touch ran");
+        assert_told(&place.end(&["run", "a", "--", "sh", "-c", &line]), "a", 75);
         // It is no conflict that goes away, but the code is the one that was asked for.
         let silenced = inner("-E 0 a true; false");
         assert_told(&silenced, "a", 1);
