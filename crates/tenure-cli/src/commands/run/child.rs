@@ -11,8 +11,10 @@ use rustix::process::{
 };
 
 use super::Run;
+use super::deadline::Moment;
 use super::signals;
 use super::tree;
+use super::watch::Facts;
 use super::wire::Relayed;
 use crate::exit_code;
 use crate::sys::{Mask, Program};
@@ -99,12 +101,15 @@ impl Child {
         group: Group,
         mask: Mask,
         lifeline: Option<&OwnedFd>,
+        facts: &Facts,
     ) -> io::Result<Self> {
         let program = Program::new(run.command.iter().cloned(), environment)?;
         let (parent, leader) = (getpid(), if let Group::Shared(group) = group { Some(group) } else { None });
         // SIGPIPE is ignored by Rust programs, and by no others.
         let caught: Vec<Signal> = signals::forwarded().chain([Signal::CHILD, Signal::PIPE]).collect();
         let pid = program.spawn(&caught, &mask, || {
+            // By itself, for the minder may be killed before it learns of it.
+            facts.started(Moment::now(), getpid());
             setpgid(None, leader)?;
             if !run.limits.ignores_loss() {
                 set_parent_process_death_signal(Some(Signal::KILL))?;

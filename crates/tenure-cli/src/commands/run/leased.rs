@@ -50,8 +50,7 @@ impl Minder<'_> {
                 return verdict;
             }
         };
-        let started_at = Moment::now();
-        facts.started(started_at, child.pid());
+        let started_at = facts.command().map_or_else(Moment::now, |(_, at)| at);
         let (front, watch) = (self.front, self.watch);
         let terms = Terms { events: &mut events, tenure: &guard, plan, limits, watch, front };
         let mut holding = Holding::new(child, started_at, terms);
@@ -92,10 +91,11 @@ impl Minder<'_> {
             events.give_lifeline(lifeline);
         }
         let environment = environment::of_command(self.run, self.source, guard.fence(), waited);
-        Child::start(self.run, environment, self.group, self.mask, lifeline.as_ref()).map_err(|error| {
-            output::not_started(&self.run.command[0].to_string_lossy(), &error);
-            Verdict::failed(exit_code::of_start(&error))
-        })
+        Child::start(self.run, environment, self.group, self.mask, lifeline.as_ref(), &self.watch.facts)
+            .map_err(|error| {
+                output::not_started(&self.run.command[0].to_string_lossy(), &error);
+                Verdict::failed(exit_code::of_start(&error))
+            })
     }
 }
 
