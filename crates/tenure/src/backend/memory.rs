@@ -127,10 +127,12 @@ impl MemoryStore {
         in_use.map(|(name, _)| name.clone()).filter(|name| name.as_str().starts_with(prefix)).collect()
     }
 
-    /// How many records there are, those that nobody uses included.
+    /// How many records there are, those that nobody uses included; but for what is remembered of force.
     #[cfg(test)]
     pub(crate) fn record_count(&self) -> usize {
-        self.state.lock().records.len()
+        let now = self.now();
+        let is_trace = |record: &Record| record.is_idle(now) && !record.is_over(now);
+        self.state.lock().records.values().filter(|record| !is_trace(record)).count()
     }
 }
 
