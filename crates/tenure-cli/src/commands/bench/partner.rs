@@ -1,5 +1,6 @@
 //! The other process of a measurement: this program, started again. Its stdin is the other end of a pipe, which closes when whoever measures is done,
-//! or is killed; then it ends, having given back what it had. Its turns are on stdout, all at its end.
+//! or is killed; then it ends, having given back what it had. Ctrl-C comes to both, and does nothing here: the signals that the other one has blocked
+//! are inherited blocked. Its turns are on stdout, all at its end.
 
 use std::io::{self, Read as _};
 use std::process::{Child, Command, Stdio};
@@ -8,11 +9,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tenure::{Domain, Error};
 
-use super::Endings;
 use super::turns::{Turn, take_turns};
 use crate::args;
 use crate::exit_code;
-use crate::output;
 use crate::stdout;
 
 /// The process that was started.
@@ -42,11 +41,6 @@ impl Partner {
 
 /// Is the other process.
 pub(super) async fn be(domain: &Domain, name: &str, turn: Duration) -> Result<u8, Error> {
-    // Ctrl-C comes to both, and it is the other one's to say when this one ends.
-    if let Err(error) = Endings::new() {
-        output::refused_by_system(&error);
-        return Ok(exit_code::OS);
-    }
     let turns = take_turns(domain, name, turn, is_stdin_closed).await?;
     let text: String = turns.into_iter().map(Turn::to_line).collect();
     Ok(if stdout::write(text.as_bytes()).is_ok() { 0 } else { exit_code::IO })
