@@ -87,11 +87,9 @@ impl Break {
         }
         on_domain(&self.domain, async |domain| {
             let (outcome, seen) = self.end(domain, terminal).await?;
-            let printed = if self.format.json {
-                let report = Report { outcome, status: json::Status::new(&seen) };
-                output::show("outcome", &(json::to_line(&report) + "\n"))
-            } else {
-                Ok(())
+            let printed = match self.format.json {
+                true => output::object("outcome", &Report { outcome, status: json::Status::new(&seen) }),
+                false => Ok(()),
             };
             Ok(printed.err().filter(|code| *code != 0).unwrap_or_else(|| outcome.code()))
         })

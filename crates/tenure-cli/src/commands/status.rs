@@ -37,12 +37,11 @@ impl Status {
             if self.quiet {
                 return Ok(if seen.holder.is_some() { exit_code::BUSY } else { 0 });
             }
-            let text = if self.format.json {
-                json::to_line(&json::Status::new(&seen)) + "\n"
-            } else {
-                block(&facts(&seen))
+            let printed = match self.format.json {
+                true => output::object("status", &json::Status::new(&seen)),
+                false => output::show("status", &block(&facts(&seen))),
             };
-            Ok(output::show("status", &text).err().unwrap_or(0))
+            Ok(printed.err().unwrap_or(0))
         })
     }
 }

@@ -84,7 +84,7 @@ impl Watch {
     /// Watches until nobody reads it; returns the exit code.
     async fn watch(&self, domain: &tenure::Domain, glob: &Glob) -> Result<u8, Error> {
         let (mut begun, mut before) = (Instant::now(), look(domain, glob, &Look::new()).await?);
-        if let Err(code) = self.print(&present(&before)) {
+        if let Err(code) = self.print(&present(&before)).await {
             return Ok(code);
         }
         let (mut took, mut away) = (begun.elapsed(), None::<Instant>);
@@ -109,7 +109,7 @@ impl Watch {
             if let Some(since) = away.take() {
                 say(format_args!("store is back, after {}", rough(since.elapsed())));
             }
-            if let Err(code) = self.print(&differences(&before, &after, begun.elapsed())) {
+            if let Err(code) = self.print(&differences(&before, &after, begun.elapsed())).await {
                 return Ok(code);
             }
             (begun, before) = (now, after);
@@ -117,17 +117,16 @@ impl Watch {
         }
     }
 
-    fn print(&self, events: &[Event]) -> Result<(), u8> {
-        let now = SystemTime::now();
-        for event in events {
-            let line = if self.format.json {
-                json::to_line(&line::Line::new(event, now))
-            } else {
-                line::text(event, now)
-            };
-            output::show("event", &(line + "\n"))?;
+    async fn print(&self, events: &[Event]) -> Result<(), u8> {
+        if events.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let now = SystemTime::now();
+        let line = |event| match self.format.json {
+            true => json::to_line(&line::Line::new(event, now)) + "\n",
+            false => line::text(event, now) + "\n",
+        };
+        output::show_aside("event", &events.iter().map(line).collect::<String>()).await
     }
 }
 
