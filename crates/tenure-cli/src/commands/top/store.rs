@@ -13,6 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::Event;
 use super::state::{Answer, Look};
+use crate::args::Looks;
 use crate::glob::Glob;
 use crate::text::{escaped, owner};
 
@@ -34,14 +35,9 @@ pub(super) struct Store {
 
 impl Store {
     /// Begins to look, at this interval.
-    pub(super) fn start(
-        domain: Domain,
-        glob: Glob,
-        interval: Duration,
-        events: Sender<Event>,
-    ) -> io::Result<Self> {
+    pub(super) fn start(domain: Domain, looks: &Looks, events: Sender<Event>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let looking = runtime.spawn(look(domain.clone(), glob, interval, events.clone()));
+        let looking = runtime.spawn(look(domain.clone(), looks.glob(), looks.interval, events.clone()));
         let (end, ended) = mpsc::channel();
         let store = Store {
             domain,
@@ -98,8 +94,9 @@ async fn answer(domain: &Domain, glob: &Glob) -> Result<Answer, Error> {
 
 async fn broken(domain: &Domain, name: &str, holder: &Holder) -> Result<Release, Error> {
     let released = domain.break_lock(name, holder).await?;
-    // It may have been ended by a first request whose answer was lost.
-    if released != Release::Done && domain.inspect(name).await?.broken == Some(holder.fence) {
+    // It may have been ended by a first request whose answer was lost. What is remembered with the fence of a lock of another library is older.
+    let is_ours = !holder.owner.is_foreign();
+    if released != Release::Done && is_ours && domain.inspect(name).await?.broken == Some(holder.fence) {
         return Ok(Release::Done);
     }
     Ok(released)

@@ -10,14 +10,14 @@ mod line;
 mod tests;
 
 use std::io::stdout;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tenure::Error;
 
 use self::differences::{Event, Look, differences, present};
-use crate::args::{self, Domain, Format};
+use crate::args::{Domain, Format, Looks};
 use crate::commands::obtain::Endings;
 use crate::commands::on_domain;
 use crate::exit_code;
@@ -27,7 +27,6 @@ use crate::output::{self, say};
 use crate::seen;
 use crate::text::{escaped, rough};
 
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 /// The pause after a look is at least so many times as long as the look.
 const PAUSES: u32 = 4;
 
@@ -40,32 +39,13 @@ pub(crate) struct Watch {
     #[command(flatten)]
     format: Format,
 
-    /// How often to look: 50ms or more
-    #[arg(
-        long,
-        value_name = "DURATION",
-        value_parser = interval,
-        allow_hyphen_values = true,
-        default_value = "250ms"
-    )]
-    interval: Duration,
-
-    /// Which names: `*`, `?` and `[a-z]` as in a shell [default: all]
-    #[arg(value_parser = Glob::parse)]
-    glob: Option<Glob>,
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let interval = args::duration(text)?;
-    if interval < SHORTEST_INTERVAL {
-        return Err("too often; look every 50ms at most".to_owned());
-    }
-    Ok(interval)
+    #[command(flatten)]
+    looks: Looks,
 }
 
 impl Watch {
     pub(crate) fn execute(&self) -> u8 {
-        let glob = self.glob.clone().unwrap_or_else(Glob::all);
+        let glob = self.looks.glob();
         on_domain(&self.domain, async |domain| {
             let mut endings = match Endings::new() {
                 Ok(endings) => endings,
@@ -89,7 +69,7 @@ impl Watch {
         }
         let (mut took, mut away) = (begun.elapsed(), None::<Instant>);
         loop {
-            tokio::time::sleep(self.interval.max(took * PAUSES)).await;
+            tokio::time::sleep(self.looks.interval.max(took * PAUSES)).await;
             if !is_read() {
                 return Ok(0);
             }
