@@ -181,8 +181,8 @@ impl Break {
         let name = self.name.clone();
         let asking = tokio::task::spawn_blocking(move || {
             let line = read_line(&terminal).unwrap_or_default();
-            // What can't be typed is typed as it is shown.
-            let is_name = line == name || line == escaped(&name);
+            // What can't be typed is typed as it is shown. Without Enter it is not confirmed.
+            let is_name = line.strip_suffix('\n').is_some_and(|line| line == name || line == escaped(&name));
             (if is_name { Typed::Name } else { Typed::SomethingElse }, terminal)
         });
         asking.await.expect("reading a line does not panic")
@@ -198,7 +198,7 @@ fn read_line(mut terminal: &File) -> io::Result<String> {
         // Ended by Ctrl-D: what follows is to stand on a line of its own.
         terminal.write_all(b"\n")?;
     }
-    Ok(line.trim_end_matches('\n').to_owned())
+    Ok(line)
 }
 
 impl Outcome {

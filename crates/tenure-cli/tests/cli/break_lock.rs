@@ -109,7 +109,7 @@ fn the_name_is_to_be_typed() {
     for place in both() {
         acquire(&place, &["--ttl", "10m", "--label", "by hand"], "a name");
         let fence = fence(&place, "a name");
-        for wrong in ["y\n", "\n", "name\n", "\u{4}"] {
+        for wrong in ["y\n", "\n", "name\n", "\u{4}", "a name\u{4}\u{4}"] {
             let (running, mut keys) = on_terminal(&place, "a name", fence);
             await_prompts(&running, 1);
             keys.write_all(wrong.as_bytes()).unwrap();

@@ -15,6 +15,7 @@ use super::Event;
 use super::state::{Answer, Look};
 use crate::args::Looks;
 use crate::glob::Glob;
+use crate::seen;
 use crate::text::{escaped, owner};
 
 /// The pause after a look is at least so many times as long as the look, but no longer than this.
@@ -87,9 +88,7 @@ async fn look(domain: Domain, glob: Glob, interval: Duration, events: Sender<Eve
 
 async fn answer(domain: &Domain, glob: &Glob) -> Result<Answer, Error> {
     let round_trip = domain.health().await?.round_trip;
-    let mut statuses = domain.list(glob.prefix()).await?;
-    statuses.retain(|status| glob.matches(&status.name));
-    Ok(Answer { statuses, round_trip })
+    Ok(Answer { statuses: seen::statuses(domain, glob).await?, round_trip })
 }
 
 async fn broken(domain: &Domain, name: &str, holder: &Holder) -> Result<Release, Error> {
