@@ -87,6 +87,11 @@ pub(crate) fn is_unicode() -> bool {
     locale.ends_with("utf-8") || locale.ends_with("utf8") || locale.contains("utf-8@")
 }
 
+/// Whether nothing can be drawn on the terminal, as `TERM` says.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|terminal| terminal.is_empty() || terminal == "dumb")
+}
+
 /// The same in ASCII, for a locale that has no more; what is unknown stands as a question mark.
 pub(crate) fn in_ascii(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());

@@ -35,6 +35,7 @@ use crate::args::{Domain, Looks};
 use crate::exit_code;
 use crate::output::say;
 use crate::sys::Mask;
+use crate::text::is_dumb;
 
 /// How often the clock on the screen is looked at when nothing else happens.
 const CLOCK: Duration = Duration::from_millis(500);
@@ -73,9 +74,10 @@ enum End {
 impl Top {
     /// Shows the screen until it is left; returns the exit code.
     pub(crate) fn execute(&self) -> u8 {
-        let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-        if is_dumb || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-            say("`top` needs a terminal on stdin and stdout; use `tenure ls` or `tenure watch --json`");
+        if is_dumb() || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+            say(
+                "`top` needs a terminal on stdin and stdout, and its name in TERM; use `tenure ls` or `tenure watch --json`",
+            );
             return exit_code::USAGE;
         }
         match self.shown() {
