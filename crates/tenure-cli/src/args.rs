@@ -8,8 +8,12 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use crate::commands::{
     acquire, bench, break_lock, completions, doctor, hold, ls, man, release, renew, run, status, top, watch,
 };
+use crate::glob::Glob;
 use crate::notes;
 use crate::output::{self, Loudness};
+
+/// Below this the store has more work with being watched than with locks.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 
 /// One at a time: hold a name while a command runs, on one machine or many
 #[derive(Debug, Parser)]
@@ -134,6 +138,44 @@ pub(crate) struct Format {
     /// One JSON object a line, for programs
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Which names are looked at, again and again.
+#[derive(Debug, Args)]
+pub(crate) struct Looks {
+    /// How often to look: 50ms or more
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = interval,
+        allow_hyphen_values = true,
+        default_value = "250ms"
+    )]
+    pub(crate) interval: Duration,
+
+    /// Which names: `*`, `?` and `[a-z]` as in a shell [default: all]
+    #[arg(value_parser = Glob::parse)]
+    glob: Option<Glob>,
+}
+
+impl Looks {
+    pub(crate) fn glob(&self) -> Glob {
+        self.glob.clone().unwrap_or_else(Glob::all)
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    if interval < SHORTEST_INTERVAL {
+        return Err("too often; look every 50ms at most".to_owned());
+    }
+    Ok(interval)
+}
+
+/// The fence of a lease.
+pub(crate) fn fence(text: &str) -> Result<u64, String> {
+    no_option(text)?;
+    text.parse().map_err(|_| "write the number that `tenure status` shows as fence".to_owned())
 }
 
 /// A duration. Options take what begins with a dash, so that `-1` is told to be negative rather than to be no option.

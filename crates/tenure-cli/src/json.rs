@@ -2,7 +2,6 @@
 //!
 //! A field is never removed and never changes its meaning within a version; new ones may come.
 
-use std::io::Write as _;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -19,14 +18,6 @@ struct Versioned<'a, T> {
     v: u32,
     #[serde(flatten)]
     object: &'a T,
-}
-
-/// Prints one object as a line on stdout; false when nobody reads it any more.
-pub(crate) fn print(object: &impl Serialize) -> bool {
-    let mut line = to_line(object);
-    line.push('\n');
-    let mut stdout = std::io::stdout();
-    stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).is_ok()
 }
 
 /// One object as a line, without its end. No control character is in it: a terminal may be what reads it, and names are of others.

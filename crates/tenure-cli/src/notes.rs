@@ -30,6 +30,7 @@ pub(crate) const EVERY_CODE: &[Entry] = &[
     BUSY,
     DENIED,
     LOST,
+    ("124", "tenure run: the command ran for longer than --max-hold, and was stopped"),
     ("126, 127", "tenure run: the command can't be executed; was not found"),
     BY_SIGNAL,
 ];
@@ -82,12 +83,12 @@ const ALL: [Notes; 14] = [
             ("tenure watch", "what happens, until Ctrl-C"),
             ("tenure watch --json 'orders/*' | jq .", "for programs"),
         ],
-        codes: &[("0", "nobody reads it any more"), USAGE, UNAVAILABLE, IO, DENIED, BY_SIGNAL],
+        codes: &[("0", "nobody reads it any more"), USAGE, UNAVAILABLE, OS, IO, DENIED, BY_SIGNAL],
     },
     Notes {
         command: "top",
         examples: &[("tenure top", "q ends it, ? shows its keys")],
-        codes: &[DONE, USAGE, UNAVAILABLE, DENIED, BY_SIGNAL],
+        codes: &[DONE, USAGE, UNAVAILABLE, OS, DENIED, BY_SIGNAL],
     },
     Notes {
         command: "acquire",
@@ -102,6 +103,7 @@ const ALL: [Notes; 14] = [
             UNAVAILABLE,
             DENIED,
             USAGE,
+            OS,
             ("74", "the ticket could not be written; NAME was given back"),
             ("79", "the lease was lost before there was a ticket"),
             ("128 + n", "signal n came first: 130 for Ctrl-C, 143 for TERM"),
@@ -119,6 +121,7 @@ const ALL: [Notes; 14] = [
             UNAVAILABLE,
             DENIED,
             USAGE,
+            IO,
         ],
     },
     Notes {
@@ -133,6 +136,7 @@ const ALL: [Notes; 14] = [
             UNAVAILABLE,
             DENIED,
             USAGE,
+            IO,
         ],
     },
     Notes {
@@ -149,6 +153,7 @@ const ALL: [Notes; 14] = [
             UNAVAILABLE,
             DENIED,
             USAGE,
+            OS,
             ("74", "that NAME is held could not be written; it was given back"),
             ("128 + n", "signal n came, and NAME was given back: 130 for Ctrl-C, 143 for TERM"),
         ],
@@ -164,6 +169,7 @@ const ALL: [Notes; 14] = [
             ("75", "another lease is on NAME, or the name was not typed; nothing was changed"),
             USAGE,
             UNAVAILABLE,
+            IO,
             DENIED,
         ],
     },
@@ -178,8 +184,10 @@ const ALL: [Notes; 14] = [
             ("1", "not fit"),
             USAGE,
             UNAVAILABLE,
+            OS,
             IO,
             DENIED,
+            ("128 + n", "signal n ended it, after the lock was played through"),
         ],
     },
     Notes {

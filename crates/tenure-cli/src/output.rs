@@ -15,9 +15,11 @@ use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use clap::error::{ContextKind, ErrorKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
 
 use crate::args::Cli;
 use crate::exit_code;
+use crate::json;
 use crate::stdout;
 use crate::text::escaped;
 
@@ -218,20 +220,42 @@ pub(crate) fn print(what: &str, bytes: &[u8]) -> u8 {
 /// # Errors
 /// With the exit code, when nobody reads it: 0 when whoever did has what it wants.
 pub(crate) fn show(what: &str, text: &str) -> Result<(), u8> {
+    written(what, coloured(text).as_bytes())
+}
+
+/// The same, for a command that hears of signals meanwhile.
+///
+/// # Errors
+/// As [`show`].
+pub(crate) async fn show_aside(what: &str, text: &str) -> Result<(), u8> {
+    stdout::write_aside(coloured(text)).await.map_err(|error| unwritten(what, &error))
+}
+
+/// Prints one object as a line, for programs.
+///
+/// # Errors
+/// As [`show`].
+pub(crate) fn object(what: &str, object: &impl Serialize) -> Result<(), u8> {
+    written(what, (json::to_line(object) + "\n").as_bytes())
+}
+
+fn coloured(text: &str) -> String {
     match AutoStream::choice(&std::io::stdout()) {
-        ColorChoice::Never => written(what, strip_str(text).to_string().as_bytes()),
-        _ => written(what, text.as_bytes()),
+        ColorChoice::Never => strip_str(text).to_string(),
+        _ => text.to_owned(),
     }
 }
 
 fn written(what: &str, bytes: &[u8]) -> Result<(), u8> {
-    stdout::write(bytes).map_err(|error| {
-        if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return 0;
-        }
-        say(format_args!("{what} could not be written to stdout: {error}"));
-        exit_code::IO
-    })
+    stdout::write(bytes).map_err(|error| unwritten(what, &error))
+}
+
+fn unwritten(what: &str, error: &std::io::Error) -> u8 {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
+        return 0;
+    }
+    say(format_args!("{what} could not be written to stdout: {error}"));
+    exit_code::IO
 }
 
 /// Says why a command could not be started.

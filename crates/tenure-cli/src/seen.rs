@@ -82,11 +82,19 @@ pub(crate) async fn one(domain: &Domain, name: &str) -> Result<Seen, Error> {
     domain.inspect(name).await.map(Seen::from)
 }
 
-/// Looks at the names that are held or waited for, and match; in order. Where one name is meant, no other is looked for.
+/// Looks at the names that are held or waited for, and match; in order.
 pub(crate) async fn all(domain: &Domain, glob: &Glob) -> Result<Vec<Seen>, Error> {
+    Ok(statuses(domain, glob).await?.into_iter().map(Seen::from).collect())
+}
+
+/// The same, as the library has it. Where one name is meant, no other is looked for.
+pub(crate) async fn statuses(domain: &Domain, glob: &Glob) -> Result<Vec<Status>, Error> {
     if let Some(name) = glob.exact() {
-        return Ok(Some(one(domain, &name).await?).into_iter().filter(Seen::is_used).collect());
+        let status = domain.inspect(name).await?;
+        let is_used = status.is_held() || !status.waiters.is_empty();
+        return Ok(Some(status).filter(|_| is_used).into_iter().collect());
     }
-    let statuses = domain.list(glob.prefix()).await?;
-    Ok(statuses.into_iter().filter(|status| glob.matches(&status.name)).map(Seen::from).collect())
+    let mut statuses = domain.list(glob.prefix()).await?;
+    statuses.retain(|status| glob.matches(&status.name));
+    Ok(statuses)
 }

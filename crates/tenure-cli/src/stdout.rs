@@ -27,14 +27,14 @@ pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
     File::from(stdout.as_fd().try_clone_to_owned()?).write_all(bytes)
 }
 
-/// Writes one line, in a thread of its own: whoever is to read it may not read, and a lease is to be renewed meanwhile.
+/// Writes all of it, in a thread of its own: whoever is to read it may not read, and signals are to be heard and a lease renewed meanwhile.
 ///
 /// # Errors
 /// As [`write`].
-pub(crate) async fn print_line(line: String) -> io::Result<()> {
+pub(crate) async fn write_aside(text: String) -> io::Result<()> {
     let (written, is_written) = oneshot::channel();
     std::thread::Builder::new().stack_size(WRITER_STACK).spawn(move || {
-        let _ = written.send(write(format!("{line}\n").as_bytes()));
+        let _ = written.send(write(text.as_bytes()));
     })?;
     is_written.await.unwrap_or_else(|_| Err(io::Error::other("it could not be written")))
 }

@@ -6,7 +6,9 @@
 use std::io::{IsTerminal as _, stdout};
 
 use rustix::termios::tcgetwinsize;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::text::cut;
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -66,23 +68,6 @@ fn narrow(columns: &[Column], widths: &mut [usize], room: usize) {
         let Some(widest) = cut.max_by_key(|index| widths[*index]) else { return };
         widths[widest] -= 1;
     }
-}
-
-/// The beginning of a text that is too wide, with a sign that there was more.
-fn cut(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let (mut cut, mut room) = (String::new(), width.saturating_sub(1));
-    for c in text.chars() {
-        let columns = c.width().unwrap_or(0);
-        if columns > room {
-            break;
-        }
-        room -= columns;
-        cut.push(c);
-    }
-    cut + "…"
 }
 
 #[cfg(test)]

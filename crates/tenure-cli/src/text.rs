@@ -4,6 +4,10 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use tenure::Owner;
+use unicode_width::UnicodeWidthStr as _;
+
+/// Stands where a text was cut.
+pub(crate) const CUT: char = '…';
 
 /// Who holds or waits.
 pub(crate) fn owner(owner: &Owner) -> String {
@@ -30,6 +34,26 @@ pub(crate) fn escaped(text: &str) -> String {
 pub(crate) fn disturbs(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// As much of the beginning of a text as fits, with a sign that there was more.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if text.width() <= most {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for c in text.chars() {
+        kept.push(c);
+        // Not summed up: what a character takes depends on what it stands behind.
+        if kept.width() >= most {
+            kept.pop();
+            break;
+        }
+    }
+    if most > 0 {
+        kept.push(CUT);
+    }
+    kept
 }
 
 /// A duration in its two largest units.
@@ -61,6 +85,11 @@ pub(crate) fn is_unicode() -> bool {
     let variables = ["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).unwrap_or_default());
     let locale = variables.into_iter().find(|value| !value.is_empty()).unwrap_or_default().to_lowercase();
     locale.ends_with("utf-8") || locale.ends_with("utf8") || locale.contains("utf-8@")
+}
+
+/// Whether nothing can be drawn on the terminal, as `TERM` says.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|terminal| terminal.is_empty() || terminal == "dumb")
 }
 
 /// The same in ASCII, for a locale that has no more; what is unknown stands as a question mark.
@@ -157,6 +186,17 @@ mod tests {
             assert_eq!(fine(Duration::from_micros(micros)), text);
         }
         assert_eq!(in_ascii("81 µs, ±2 ▌ ü"), "81 us, +/-2 ? ?");
+    }
+
+    #[test]
+    fn what_is_cut_is_no_wider_than_it_may_be() {
+        for (most, text) in [(0, ""), (1, "…"), (2, "a…"), (3, "a…"), (4, "a漢…"), (5, "a漢…"), (6, "a漢字b")]
+        {
+            assert_eq!(cut("a漢字b", most), text, "{most}");
+        }
+        // A heart is narrow, and wide with the sign behind it that makes it a picture.
+        let hearts = "\u{2764}\u{fe0f}".repeat(9);
+        assert!((0..20).all(|most| cut(&hearts, most).width() <= most));
     }
 
     #[test]

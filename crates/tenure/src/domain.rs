@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::backend::{Answer, Capability, open};
 use crate::client::{Client, Executed};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
 use crate::lease::Terms;
 use crate::lock::Lock;
@@ -157,7 +157,8 @@ impl Domain {
         }
     }
 
-    /// The names that are held or waited for and start with `prefix`, in order.
+    /// The names that are held or waited for and start with `prefix`, in order. One whose record can't be read, because something else has its keys, is
+    /// left out; [`inspect`](Self::inspect) says so.
     ///
     /// # Errors
     /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached; [`Unsupported`](crate::ErrorKind::Unsupported)
@@ -182,7 +183,7 @@ impl Domain {
         let backend = self.client.backend().await?;
         let mut names = self.client.ask_again(self.terms.timeout(), || backend.list(prefix.as_ref())).await?;
         names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-        let mut statuses = Vec::with_capacity(names.len());
+        let (mut statuses, mut unreadable) = (Vec::with_capacity(names.len()), None);
         for names in names.chunks(backend.most_at_once().clamp(1, MOST_LOOKS_AT_ONCE)) {
             let looks: Vec<_> = names.iter().map(|name| (name.clone(), Op::Inspect)).collect();
             let answers = self.client.ask_again(self.terms.timeout(), || backend.execute_all(&looks)).await?;
@@ -190,6 +191,11 @@ impl Domain {
                 let status = match answer {
                     Ok(Answer { reply, server }) => self.status(name, reply, server)?,
                     Err(error) if error.is_worth_asking_again() => self.inspect(name.as_str()).await?,
+                    // Something else has the keys of this name. The others can be shown all the same.
+                    Err(error) if error.kind() == ErrorKind::Protocol => {
+                        unreadable = Some(error);
+                        continue;
+                    }
                     Err(error) => return Err(error),
                 };
                 if status.is_held() || !status.waiters.is_empty() {
@@ -197,7 +203,7 @@ impl Domain {
                 }
             }
         }
-        Ok(statuses)
+        unreadable.filter(|_| statuses.is_empty()).map_or(Ok(statuses), Err)
     }
 
     /// Ends the lease that was [inspected](Self::inspect), whichever task of its process has its turn on it, and no other lease that came

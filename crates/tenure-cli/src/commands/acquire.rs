@@ -115,7 +115,7 @@ impl Acquire {
     ) -> u8 {
         let (code, why) = tokio::select! {
             biased;
-            printed = stdout::print_line(self.line(ticket, waited)) => match printed {
+            printed = stdout::write_aside(self.line(ticket, waited) + "\n") => match printed {
                 Ok(()) => {
                     say_more(format_args!("ticket lasts {}, unless it is renewed", rough(ticket.ttl())));
                     return 0;

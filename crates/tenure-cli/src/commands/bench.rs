@@ -4,31 +4,30 @@
 //! apart by fences, and compare times of one clock, which all processes of a machine share.
 //!
 //! It is no benchmark that anything can be compared with: docs/performance.md has that. What is measured is a name of its own, which is forgotten
-//! afterwards; signals that end the program are therefore looked for between two turns.
+//! afterwards; signals that end the program are therefore looked for between two turns. All is printed at the end: a reader who does not read
+//! would keep the name from being forgotten.
 
 mod chart;
 mod partner;
 mod progress;
 mod turns;
 
-use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::process::Signal;
 use serde::Serialize;
 use tenure::{Domain as Store, Error};
 
 use self::partner::Partner;
 use self::progress::Progress;
 use self::turns::{hand_overs, take_turns};
+use super::blocked::{Blocked, undisturbed};
 use super::on_domain;
 use crate::args::{self, Domain, Format};
 use crate::exit_code;
 use crate::json;
 use crate::output::{self, say};
 use crate::sample::Sample;
-use crate::sys::{self, Mask, SignalFd};
 use crate::text::{fine, in_ascii, is_unicode};
 
 /// The shortest turn: longer than the other process needs to ask again.
@@ -84,26 +83,10 @@ struct Bar {
     count: usize,
 }
 
-/// The signals that end a program, while they are not to end this one at once.
-struct Endings {
-    signals: SignalFd,
-    came: Option<Signal>,
-}
-
-impl Endings {
-    fn new() -> std::io::Result<Self> {
-        let endings = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
-        let mask = Mask::of(endings.into_iter().filter(|signal| !sys::is_ignored(*signal)));
-        mask.block();
-        Ok(Endings { signals: SignalFd::new(&mask)?, came: None })
-    }
-
-    fn has_come(&mut self) -> bool {
-        if self.came.is_none() {
-            self.came = self.signals.next().map(|(signal, _)| signal);
-        }
-        self.came.is_some()
-    }
+/// Both measurements.
+struct Samples {
+    acquires: Sample,
+    hand_overs: Sample,
 }
 
 impl Bench {
@@ -112,109 +95,113 @@ impl Bench {
             return on_domain(&self.domain, async |domain| partner::be(domain, name, turn).await);
         }
         on_domain(&self.domain, async |domain| {
-            // Whoever waits for a connection can be interrupted at once.
-            domain.capabilities().await?;
-            match Endings::new() {
-                Ok(mut endings) => self.look(domain, &mut endings).await,
-                Err(error) => {
-                    output::refused_by_system(&error);
-                    Ok(exit_code::OS)
-                }
-            }
+            let measured = undisturbed(domain, async |blocked| self.look(domain, blocked).await).await?;
+            Ok(match measured.flatten() {
+                Ok(samples) => self.print(&samples).err().unwrap_or(0),
+                Err(code) => code,
+            })
         })
     }
 
-    async fn look(&self, domain: &Store, endings: &mut Endings) -> Result<u8, Error> {
+    /// Measures on a name of its own, which is forgotten. An exit code is that of a failure that has been told.
+    async fn look(&self, domain: &Store, blocked: &mut Blocked) -> Result<Result<Samples, u8>, Error> {
         let nanos = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
         let name = format!("tenure/bench/{}-{nanos:x}", std::process::id());
-        let measured = self.measure(domain, &name, endings).await;
+        let measured = self.measure(domain, &name, blocked).await;
         // Also after an error; that one is told.
         let forgotten = domain.forget(&name).await;
-        let code = measured?;
-        forgotten?;
-        Ok(endings.came.map_or(code, |signal| exit_code::by_signal(signal.as_raw())))
+        let measured = measured?;
+        forgotten.map(|()| measured)
     }
 
-    async fn measure(&self, domain: &Store, name: &str, endings: &mut Endings) -> Result<u8, Error> {
+    async fn measure(
+        &self,
+        domain: &Store,
+        name: &str,
+        blocked: &mut Blocked,
+    ) -> Result<Result<Samples, u8>, Error> {
         let half = self.seconds / 2;
-        let acquires = acquires(domain, name, half, endings).await?;
-        if endings.has_come() {
-            return Ok(0);
+        let acquires = acquires(domain, name, half, blocked).await?;
+        let mut samples = Samples { acquires, hand_overs: Sample::default() };
+        if blocked.has_come() {
+            return Ok(Ok(samples));
         }
-        if !self.print("acquire", "a free name is granted", &acquires) {
-            return Ok(exit_code::IO);
-        }
-        let turn = SHORTEST_TURN.max(acquires.quantile(50) * 2);
+        let turn = SHORTEST_TURN.max(samples.acquires.quantile(50) * 2);
         let partner = match Partner::start(&self.domain, name, turn) {
             Ok(partner) => partner,
             Err(error) => {
                 output::refused_by_system(&error);
-                return Ok(exit_code::OS);
+                return Ok(Err(exit_code::OS));
             }
         };
         let (start, mut progress) = (Instant::now(), Progress::new("hand-over", half));
         let ours =
-            take_turns(domain, name, turn, || progress.is_over(start.elapsed()) || endings.has_come()).await;
+            take_turns(domain, name, turn, || progress.is_over(start.elapsed()) || blocked.has_come()).await;
         drop(progress);
         // It ends as soon as it is told to, and must have ended before the name is forgotten.
         let theirs = partner.end();
         let ours = ours?;
-        if endings.has_come() {
-            return Ok(0);
+        match theirs {
+            Some(theirs) => samples.hand_overs = hand_overs(&ours, &theirs),
+            None if blocked.has_come() => {}
+            None => {
+                say("the other process could not take its turns; what it said stands above");
+                return Ok(Err(exit_code::UNAVAILABLE));
+            }
         }
-        let Some(theirs) = theirs else {
-            say("the other process could not take its turns; what it said stands above");
-            return Ok(exit_code::UNAVAILABLE);
-        };
-        let is_printed = self.print(
-            "hand-over",
-            "a name passes to a process that waits for it",
-            &hand_overs(&ours, &theirs),
-        );
-        if !self.format.json && is_printed {
-            let _ = writeln!(
-                anstream::stdout(),
-                "a quick look, on this machine and as busy as it is; docs/performance.md says what to compare"
-            );
-        }
-        Ok(if is_printed { 0 } else { exit_code::IO })
+        Ok(Ok(samples))
     }
 
-    /// False when nobody reads it.
-    fn print(&self, measure: &'static str, what: &str, sample: &Sample) -> bool {
-        let (p50, p99, longest) = (sample.quantile(50), sample.quantile(99), sample.longest());
+    fn print(&self, samples: &Samples) -> Result<(), u8> {
+        let measures = [
+            ("acquire", "a free name is granted", &samples.acquires),
+            ("hand-over", "a name passes to a process that waits for it", &samples.hand_overs),
+        ];
         if self.format.json {
-            let bars = sample.classes().into_iter().map(|class| Bar {
-                from_us: json::micros(class.from),
-                to_us: json::micros(class.to),
-                count: class.count,
-            });
-            return json::print(&Measured {
-                measure,
-                count: sample.len(),
-                p50_us: json::micros(p50),
-                p99_us: json::micros(p99),
-                longest_us: json::micros(longest),
-                histogram: bars.collect(),
-            });
+            let lines =
+                measures.map(|(measure, _, sample)| json::to_line(&Measured::new(measure, sample)) + "\n");
+            return output::show("measurement", &lines.concat());
         }
-        let mut text = match sample.is_empty() {
-            true => format!("{measure}: not once; measure for longer, with --seconds\n"),
-            false => format!(
-                "{measure}: {what}, {} times: p50 {}, p99 {}, longest {}\n",
-                sample.len(),
-                fine(p50),
-                fine(p99),
-                fine(longest)
-            ),
-        };
-        text.push_str(&chart::bars(&sample.classes(), is_unicode()));
-        if !is_unicode() {
-            text = in_ascii(&text);
-        }
-        let mut stdout = anstream::stdout();
-        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
+        let mut text: String = measures.map(|(measure, what, sample)| block(measure, what, sample)).concat();
+        text.push_str(
+            "a quick look, on this machine and as busy as it is; docs/performance.md says what to compare\n",
+        );
+        output::show("measurement", &if is_unicode() { text } else { in_ascii(&text) })
     }
+}
+
+impl Measured {
+    fn new(measure: &'static str, sample: &Sample) -> Self {
+        let bars = sample.classes().into_iter().map(|class| Bar {
+            from_us: json::micros(class.from),
+            to_us: json::micros(class.to),
+            count: class.count,
+        });
+        Measured {
+            measure,
+            count: sample.len(),
+            p50_us: json::micros(sample.quantile(50)),
+            p99_us: json::micros(sample.quantile(99)),
+            longest_us: json::micros(sample.longest()),
+            histogram: bars.collect(),
+        }
+    }
+}
+
+/// One measurement, for people.
+fn block(measure: &str, what: &str, sample: &Sample) -> String {
+    let (p50, p99, longest) = (sample.quantile(50), sample.quantile(99), sample.longest());
+    let first = match sample.is_empty() {
+        true => format!("{measure}: not once; measure for longer, with --seconds\n"),
+        false => format!(
+            "{measure}: {what}, {} times: p50 {}, p99 {}, longest {}\n",
+            sample.len(),
+            fine(p50),
+            fine(p99),
+            fine(longest)
+        ),
+    };
+    first + &chart::bars(&sample.classes(), is_unicode())
 }
 
 /// How long it takes to acquire a name that nobody else wants.
@@ -222,11 +209,11 @@ async fn acquires(
     domain: &Store,
     name: &str,
     length: Duration,
-    endings: &mut Endings,
+    blocked: &mut Blocked,
 ) -> Result<Sample, Error> {
     let (lock, start) = (domain.lock(name).label("tenure bench"), Instant::now());
     let (mut taken, mut progress) = (Vec::new(), Progress::new("acquire", length));
-    while !progress.is_over(start.elapsed()) && !endings.has_come() {
+    while !progress.is_over(start.elapsed()) && !blocked.has_come() {
         let asked = Instant::now();
         let guard = lock.acquire().await?;
         taken.push(asked.elapsed());

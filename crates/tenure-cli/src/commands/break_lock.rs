@@ -14,7 +14,7 @@ use clap::Args;
 use serde::Serialize;
 use tenure::{Error, Holder, Release};
 
-use crate::args::{Domain, Format};
+use crate::args::{Domain, Format, fence};
 use crate::commands::on_domain;
 use crate::commands::status::facts;
 use crate::exit_code;
@@ -37,7 +37,7 @@ pub(crate) struct Break {
     format: Format,
 
     /// The fence that `tenure status` showed: only that lease is ended
-    #[arg(long)]
+    #[arg(long, value_parser = fence, allow_hyphen_values = true)]
     fence: u64,
 
     /// Do not ask
@@ -87,11 +87,9 @@ impl Break {
         }
         on_domain(&self.domain, async |domain| {
             let (outcome, seen) = self.end(domain, terminal).await?;
-            let printed = if self.format.json {
-                let report = Report { outcome, status: json::Status::new(&seen) };
-                output::show("outcome", &(json::to_line(&report) + "\n"))
-            } else {
-                Ok(())
+            let printed = match self.format.json {
+                true => output::object("outcome", &Report { outcome, status: json::Status::new(&seen) }),
+                false => Ok(()),
             };
             Ok(printed.err().filter(|code| *code != 0).unwrap_or_else(|| outcome.code()))
         })
@@ -100,7 +98,7 @@ impl Break {
     /// Ends the lease if it is the one that was meant; returns what was seen of the name.
     async fn end(&self, domain: &tenure::Domain, terminal: Option<File>) -> Result<(Outcome, Seen), Error> {
         let mut terminal = terminal.filter(|_| !self.yes);
-        let (mut holder, mut seen) = match self.meant(domain).await? {
+        let (holder, mut seen) = match self.meant(domain).await? {
             Ok(found) => found,
             Err(other) => return Ok(other),
         };
@@ -113,7 +111,7 @@ impl Break {
             let pid = holder.owner.pid().unwrap_or_default();
             say(format_args!("process {pid} is on this machine: its holder may be alive, and at work"));
         }
-        let mut shown = Instant::now();
+        let (mut shown, mut left) = (Instant::now(), holder.remaining);
         while let Some(asked) = terminal.take() {
             let (typed, answered) = self.ask(asked).await;
             let typing = shown.elapsed();
@@ -121,22 +119,27 @@ impl Break {
                 say("that is not the name; nothing was changed");
                 return Ok((Outcome::Declined, seen));
             }
-            let before = holder.remaining;
             shown = Instant::now();
-            (holder, seen) = match self.meant(domain).await? {
-                Ok(found) => found,
+            let now = match self.meant(domain).await? {
+                Ok((now, looked)) => {
+                    seen = looked;
+                    now.remaining
+                }
                 Err(other) => return Ok(other),
             };
-            if holder.remaining.saturating_add(typing) > before.saturating_add(typing / 100 + JITTER) {
+            let before = std::mem::replace(&mut left, now);
+            if now.saturating_add(typing) > before.saturating_add(typing / 100 + JITTER) {
                 say("its lease was renewed while you typed: its holder is alive");
                 terminal = Some(answered);
             }
         }
         let name = escaped(&self.name);
+        // The one that was shown, by its token: a lock of another library has no fence that tells it from the next.
         if domain.break_lock(&self.name, &holder).await? != Release::Done {
-            // It may have ended by itself, or by a first request whose answer was lost.
+            // It may have ended by itself, or by a first request whose answer was lost. What is remembered with the fence of a lock of another
+            // library is older.
             let now = seen::one(domain, &self.name).await?;
-            if now.broken != Some(self.fence) {
+            if holder.owner.is_foreign() || now.broken != Some(self.fence) {
                 return Ok(self.not_there(now));
             }
         }
@@ -162,8 +165,13 @@ impl Break {
             say(format_args!("`{name}` is free; nothing was changed"));
             return (Outcome::Free, seen);
         };
-        let (who, fence) = (owner(&held.owner), held.fence);
-        say(format_args!("`{name}` is held by {who}, with fence {fence}, not {}", self.fence));
+        let who = owner(&held.owner);
+        match held.own_fence() {
+            Some(fence) => {
+                say(format_args!("`{name}` is held by {who}, with fence {fence}, not {}", self.fence))
+            }
+            None => say(format_args!("`{name}` is held by {who}")),
+        }
         say("it is not the lease that you saw; nothing was changed");
         (Outcome::Other, seen)
     }
@@ -173,8 +181,8 @@ impl Break {
         let name = self.name.clone();
         let asking = tokio::task::spawn_blocking(move || {
             let line = read_line(&terminal).unwrap_or_default();
-            // What can't be typed is typed as it is shown.
-            let is_name = line == name || line == escaped(&name);
+            // What can't be typed is typed as it is shown. Without Enter it is not confirmed.
+            let is_name = line.strip_suffix('\n').is_some_and(|line| line == name || line == escaped(&name));
             (if is_name { Typed::Name } else { Typed::SomethingElse }, terminal)
         });
         asking.await.expect("reading a line does not panic")
@@ -190,7 +198,7 @@ fn read_line(mut terminal: &File) -> io::Result<String> {
         // Ended by Ctrl-D: what follows is to stand on a line of its own.
         terminal.write_all(b"\n")?;
     }
-    Ok(line.trim_end_matches('\n').to_owned())
+    Ok(line)
 }
 
 impl Outcome {

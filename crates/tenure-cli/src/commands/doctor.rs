@@ -3,21 +3,21 @@
 //! The library looks; here it is timed and printed. A store that can't be opened is a finding too, under the exit code of its error.
 //! Signals wait while a lock is played through: whoever is interrupted there leaves a key behind for a day.
 
-use std::io::Write as _;
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
-use rustix::process::Signal;
 use serde::Serialize;
 use tenure::{Domain as Store, Error, Finding, Verdict};
 
+use super::blocked::undisturbed;
 use super::on_domain;
 use crate::args::{Domain, Format};
 use crate::exit_code;
 use crate::json;
+use crate::output;
 use crate::sample::Sample;
-use crate::sys::Mask;
 use crate::text::{escaped, fine, in_ascii, is_unicode};
 
 /// How many requests are timed, and for how long at most.
@@ -72,36 +72,32 @@ fn as_word<S: serde::Serializer>(verdict: &Verdict, serializer: S) -> Result<S::
 impl Doctor {
     pub(crate) fn execute(&self) -> u8 {
         on_domain(&self.domain, async |domain| {
-            let (lines, failed) = match findings(domain).await {
-                Ok(lines) => (lines, None),
+            let (lines, failed) = match undisturbed(domain, async |_| domain.examine().await).await {
+                Ok(Err(code)) => return Ok(code),
+                Ok(Ok(findings)) => (timed(domain, findings).await, None),
                 Err(error) => (vec![Line::of_error(&error)], Some(exit_code::of_error(&error))),
             };
             let conclusion = Conclusion::of(&lines);
-            let is_printed = match self.format.json {
-                true => lines.iter().all(json::print) && json::print(&conclusion),
-                false => print(&lines, &conclusion).is_ok(),
+            let text = match self.format.json {
+                true => objects(&lines, &conclusion),
+                false => shown(&lines, &conclusion),
             };
+            let printed = output::show("findings", &text);
             Ok(match (failed, conclusion.verdict) {
                 (Some(code), _) => code,
-                (None, Verdict::Unfit) => exit_code::UNFIT,
                 // An unfit store is what a script must hear of first.
-                _ if !is_printed => exit_code::IO,
-                _ => 0,
+                (None, Verdict::Unfit) => exit_code::UNFIT,
+                _ => printed.err().unwrap_or(0),
             })
         })
     }
 }
 
-async fn findings(domain: &Store) -> Result<Vec<Line>, Error> {
-    // Connects, and asks nothing: a user who may not do anything can be told what to allow.
-    domain.capabilities().await?;
-    let before = Mask::of([Signal::INT, Signal::TERM, Signal::HUP]).block();
-    let examined = domain.examine().await;
-    before.set();
-    let mut lines: Vec<Line> = examined?.into_iter().map(Line::from).collect();
+async fn timed(domain: &Store, findings: Vec<Finding>) -> Vec<Line> {
+    let mut lines: Vec<Line> = findings.into_iter().map(Line::from).collect();
     // If none is answered, the lease was not either, and that was said.
     lines.extend(round_trips(domain).await);
-    Ok(lines)
+    lines
 }
 
 /// How long a request takes.
@@ -179,19 +175,23 @@ impl Conclusion {
     }
 }
 
-fn print(lines: &[Line], conclusion: &Conclusion) -> std::io::Result<()> {
+fn objects(lines: &[Line], conclusion: &Conclusion) -> String {
+    let all = lines.iter().map(json::to_line).chain([json::to_line(conclusion)]);
+    all.map(|line| line + "\n").collect()
+}
+
+fn shown(lines: &[Line], conclusion: &Conclusion) -> String {
     let is_unicode = is_unicode();
-    let shown = |text: &str| if is_unicode { escaped(text) } else { in_ascii(&escaped(text)) };
+    let safe = |text: &str| if is_unicode { escaped(text) } else { in_ascii(&escaped(text)) };
     let width = lines.iter().map(|line| line.check.len()).max().unwrap_or(0);
-    let mut stdout = anstream::stdout().lock();
+    let mut text = String::new();
     for line in lines {
         let (style, mark) = (line.style(), line.mark(is_unicode));
-        writeln!(stdout, "{style}{mark}{style:#} {:width$}  {}", line.check, shown(&line.reason))?;
+        let _ = writeln!(text, "{style}{mark}{style:#} {:width$}  {}", line.check, safe(&line.reason));
         if let Some(remedy) = &line.remedy {
             let indent = mark.chars().count() + 1 + width + 2;
-            writeln!(stdout, "{:indent$}{}", "", shown(remedy))?;
+            let _ = writeln!(text, "{:indent$}{}", "", safe(remedy));
         }
     }
-    writeln!(stdout, "{}", conclusion.to_text())?;
-    stdout.flush()
+    text + &conclusion.to_text() + "\n"
 }

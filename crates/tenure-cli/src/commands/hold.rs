@@ -175,7 +175,7 @@ async fn tell_and_hold(
     endings: &mut Endings,
     stdin: &mut oneshot::Receiver<()>,
 ) -> Ended {
-    let mut printing = pin!(stdout::print_line(line));
+    let mut printing = pin!(stdout::write_aside(line + "\n"));
     tokio::select! {
         biased;
         printed = &mut printing => match printed {

@@ -2,6 +2,7 @@
 
 pub(crate) mod acquire;
 pub(crate) mod bench;
+mod blocked;
 pub(crate) mod break_lock;
 pub(crate) mod completions;
 pub(crate) mod doctor;

@@ -4,49 +4,35 @@ use clap::Args;
 use serde::Serialize;
 use tenure::Release as Released;
 
-use super::on_domain;
-use super::ticket::{self, TicketArg};
-use crate::args::{Domain, Format};
-use crate::json::{self, Who};
+use super::ticket::{TicketArgs, Used};
+use crate::json::Who;
 
 /// Give back the name of a ticket
 #[derive(Debug, Args)]
 pub(crate) struct Release {
     #[command(flatten)]
-    domain: Domain,
-
-    #[command(flatten)]
-    format: Format,
-
-    #[command(flatten)]
-    ticket: TicketArg,
+    asked: TicketArgs,
 }
 
 /// What became of it, for programs.
 #[derive(Serialize)]
-struct Printed<'a> {
-    name: &'a str,
+struct Printed {
+    name: String,
     released: &'static str,
     by: Option<Who>,
 }
 
 impl Release {
     pub(crate) fn execute(&self) -> u8 {
-        on_domain(&self.domain, async |domain| {
-            let ticket = match self.ticket.read() {
-                Ok(ticket) => ticket?,
-                Err(code) => return Ok(code),
-            };
-            let (released, by) = match domain.release(&ticket).await? {
+        self.asked.used(async |domain, ticket| {
+            let (released, by) = match domain.release(ticket).await? {
                 Released::Done => ("released", None),
                 Released::Taken { by } => ("taken", Some(by)),
                 _ => ("expired", None),
             };
-            if self.format.json {
-                let by = by.as_ref().map(Who::new);
-                json::print(&Printed { name: ticket.name(), released, by });
-            }
-            Ok(if released == "released" { 0 } else { ticket::had_ended(&ticket, by.as_ref()) })
+            let name = ticket.name().to_owned();
+            let printed = Printed { name, released, by: by.as_ref().map(Who::new) };
+            Ok(Used { printed, had_ended: released != "released", by })
         })
     }
 }

@@ -1,4 +1,4 @@
-//! `tenure renew`.
+//! `tenure renew`. What is left is counted from before the request, so that it is never told to be more than it is.
 
 use std::time::Instant;
 
@@ -6,28 +6,20 @@ use clap::Args;
 use serde::Serialize;
 use tenure::{Loss, LossKind};
 
-use super::on_domain;
-use super::ticket::{self, TicketArg};
-use crate::args::{Domain, Format};
+use super::ticket::{TicketArgs, Used};
 use crate::json::{self, Who};
 
 /// Make the lease of a ticket last longer: its ttl, from now on
 #[derive(Debug, Args)]
 pub(crate) struct Renew {
     #[command(flatten)]
-    domain: Domain,
-
-    #[command(flatten)]
-    format: Format,
-
-    #[command(flatten)]
-    ticket: TicketArg,
+    asked: TicketArgs,
 }
 
 /// What became of it, for programs.
 #[derive(Serialize)]
-struct Printed<'a> {
-    name: &'a str,
+struct Printed {
+    name: String,
     renewed: bool,
     lease_left_ms: u64,
     by: Option<Who>,
@@ -35,13 +27,9 @@ struct Printed<'a> {
 
 impl Renew {
     pub(crate) fn execute(&self) -> u8 {
-        on_domain(&self.domain, async |domain| {
-            let ticket = match self.ticket.read() {
-                Ok(ticket) => ticket?,
-                Err(code) => return Ok(code),
-            };
+        self.asked.used(async |domain, ticket| {
             let sent = Instant::now();
-            let renewal = domain.renew(&ticket).await;
+            let renewal = domain.renew(ticket).await;
             let left = ticket.ttl().saturating_sub(sent.elapsed());
             let (renewed, by) = match renewal {
                 Ok(()) => (true, None),
@@ -51,15 +39,13 @@ impl Renew {
                     None => return Err(error),
                 },
             };
-            if self.format.json {
-                json::print(&Printed {
-                    name: ticket.name(),
-                    renewed,
-                    lease_left_ms: if renewed { json::millis(left) } else { 0 },
-                    by: by.as_ref().map(Who::new),
-                });
-            }
-            Ok(if renewed { 0 } else { ticket::had_ended(&ticket, by.as_ref()) })
+            let printed = Printed {
+                name: ticket.name().to_owned(),
+                renewed,
+                lease_left_ms: if renewed { json::millis(left) } else { 0 },
+                by: by.as_ref().map(Who::new),
+            };
+            Ok(Used { printed, had_ended: !renewed, by })
         })
     }
 }

@@ -1,7 +1,8 @@
-//! `tenure status`.
+//! `tenure status`: one fact a line, in the order in which one asks. The same facts stand before the question of `tenure break`.
 
 use std::fmt::Write as _;
 
+use anstyle::{AnsiColor, Style};
 use clap::Args;
 
 use crate::args::{Domain, Format};
@@ -37,12 +38,11 @@ impl Status {
             if self.quiet {
                 return Ok(if seen.holder.is_some() { exit_code::BUSY } else { 0 });
             }
-            let text = if self.format.json {
-                json::to_line(&json::Status::new(&seen)) + "\n"
-            } else {
-                block(&facts(&seen))
+            let printed = match self.format.json {
+                true => output::object("status", &json::Status::new(&seen)),
+                false => output::show("status", &block(&facts(&seen))),
             };
-            Ok(output::show("status", &text).err().unwrap_or(0))
+            Ok(printed.err().unwrap_or(0))
         })
     }
 }
@@ -114,13 +114,18 @@ fn of_holder(held: &Held) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The facts below each other.
+/// The facts below each other. The words say it all; the colour is for the eye that looks for it.
 fn block(facts: &[(String, String)]) -> String {
     let width = facts.iter().map(|(key, _)| key.len()).max().unwrap_or_default() + 1;
     let mut text = String::new();
     for (key, value) in facts {
+        let style = match (&**key, &**value) {
+            ("state", "free") => AnsiColor::Green.on_default(),
+            ("state" | "hint" | "broken", _) => AnsiColor::Yellow.on_default(),
+            _ => Style::new(),
+        };
         let key = format!("{key}:");
-        let _ = writeln!(text, "{key:width$} {value}");
+        let _ = writeln!(text, "{key:width$} {style}{value}{style:#}");
     }
     text
 }

@@ -1,29 +1,70 @@
-//! The ticket that `renew` and `release` take, and what they say of one that is worth nothing any more.
+//! What `renew` and `release` share: their options, the ticket, and what they say of one that is worth nothing any more.
 
-use std::io::{self, BufRead as _};
+use std::io::{self, BufRead as _, Read as _};
 
 use clap::Args;
+use serde::Serialize;
 use tenure::{Error, Owner, Ticket};
 
+use super::on_domain;
+use crate::args::{Domain, Format};
 use crate::exit_code;
-use crate::output::say;
+use crate::output::{self, say};
 use crate::text::{escaped, owner};
 
-/// The argument.
+/// No ticket is longer: a name and a token of which every byte is escaped are not.
+const LONGEST: u64 = 16 * 1_024;
+
+/// The options.
 #[derive(Debug, Args)]
-pub(crate) struct TicketArg {
+pub(crate) struct TicketArgs {
+    #[command(flatten)]
+    domain: Domain,
+
+    #[command(flatten)]
+    format: Format,
+
     /// What `tenure acquire` printed; - reads it from stdin, because ps shows arguments
     ticket: String,
 }
 
-impl TicketArg {
+/// What became of a ticket.
+pub(crate) struct Used<T> {
+    /// For programs.
+    pub(crate) printed: T,
+    /// Whether its lease had ended before.
+    pub(crate) had_ended: bool,
+    /// Who holds the name instead.
+    pub(crate) by: Option<Owner>,
+}
+
+impl TicketArgs {
+    /// Uses the ticket, and says what became of it; returns the exit code.
+    pub(crate) fn used<T: Serialize>(
+        &self,
+        work: impl AsyncFnOnce(&tenure::Domain, &Ticket) -> Result<Used<T>, Error>,
+    ) -> u8 {
+        on_domain(&self.domain, async |domain| {
+            let ticket = match self.read() {
+                Ok(ticket) => ticket?,
+                Err(code) => return Ok(code),
+            };
+            let Used { printed, had_ended, by } = work(domain, &ticket).await?;
+            let printed = if self.format.json { output::object("outcome", &printed) } else { Ok(()) };
+            Ok(match had_ended {
+                true => tell_end(&ticket, by.as_ref()),
+                false => printed.err().unwrap_or(0),
+            })
+        })
+    }
+
     /// The ticket; or the exit code, when it could not be read and that has been told.
-    pub(crate) fn read(&self) -> Result<Result<Ticket, Error>, u8> {
+    fn read(&self) -> Result<Result<Ticket, Error>, u8> {
         if self.ticket != "-" {
             return Ok(self.ticket.parse());
         }
         let mut line = String::new();
-        match io::stdin().lock().read_line(&mut line) {
+        match io::stdin().lock().take(LONGEST).read_line(&mut line) {
             Ok(0) => {
                 say("ticket is missing: stdin is empty");
                 Err(exit_code::USAGE)
@@ -38,7 +79,7 @@ impl TicketArg {
 }
 
 /// Says that the lease of a ticket had ended; returns the exit code.
-pub(crate) fn had_ended(ticket: &Ticket, by: Option<&Owner>) -> u8 {
+fn tell_end(ticket: &Ticket, by: Option<&Owner>) -> u8 {
     let name = escaped(ticket.name());
     match by {
         Some(by) => {

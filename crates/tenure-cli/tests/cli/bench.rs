@@ -111,6 +111,18 @@ fn a_signal_ends_it_and_leaves_nothing_behind() {
     }
 }
 
+/// Who looks up a host's name does so in a thread, which a signal may go to.
+#[test]
+fn a_signal_where_the_server_has_a_name() {
+    let place = Place::on_redis();
+    let url = place.url().replace("127.0.0.1", "localhost");
+    let bench = place.start(&["bench", "--seconds", "120", "--url", &url]);
+    eventually("it has begun", || is_in_use(&place));
+    bench.signal(Signal::INT);
+    assert_eq!(bench.finish().code, 130);
+    assert_nothing_left(&place);
+}
+
 /// The number of the process that takes turns with it, once it does.
 fn partner(place: &Place, bench: &Running) -> i32 {
     let mut partner = None;

@@ -109,7 +109,7 @@ fn the_name_is_to_be_typed() {
     for place in both() {
         acquire(&place, &["--ttl", "10m", "--label", "by hand"], "a name");
         let fence = fence(&place, "a name");
-        for wrong in ["y\n", "\n", "name\n", "\u{4}"] {
+        for wrong in ["y\n", "\n", "name\n", "\u{4}", "a name\u{4}\u{4}"] {
             let (running, mut keys) = on_terminal(&place, "a name", fence);
             await_prompts(&running, 1);
             keys.write_all(wrong.as_bytes()).unwrap();
@@ -148,4 +148,37 @@ fn a_holder_that_renews_meanwhile_is_asked_about_again() {
         assert!(place.inspect("name").is_held());
         drop(holder);
     }
+}
+
+/// It has no fence that tells it from the next, so the token of the one that was shown is compared.
+// B6
+#[test]
+fn a_lock_of_another_library_that_follows_the_one_that_was_shown_is_kept() {
+    let place = Place::on_redis();
+    // A lease that was broken before: its fence is the one that is shown for the others.
+    acquire(&place, &["--ttl", "10m"], "name");
+    let old = fence(&place, "name");
+    assert_eq!(place.end(&["break", "--yes", "--fence", &old.to_string(), "name"]).code, 0);
+    place.server().command(&["SET", "tenure:name", "the one that is shown"]);
+    let object = objects(&place.end(&["status", "--json", "name"]).stdout).remove(0);
+    let (running, mut keys) = on_terminal(&place, "name", object["fence"].as_u64().unwrap());
+    await_prompts(&running, 1);
+    place.server().command(&["SET", "tenure:name", "the one that follows"]);
+    keys.write_all(b"name\n").unwrap();
+    let done = running.finish();
+    assert_eq!(done.code, 75, "{}", done.stdout);
+    assert!(done.stdout.contains("it is not the lease that you saw; nothing was changed"), "{}", done.stdout);
+    assert_eq!(place.server().command(&["GET", "tenure:name"]).text(), "the one that follows");
+}
+
+#[test]
+fn a_fence_that_is_no_number_is_told() {
+    let place = Place::new();
+    for wrong in ["x", "-1", "1.5", "99999999999999999999999", ""] {
+        let done = place.end(&["break", "--yes", "name", "--fence", wrong]);
+        assert_eq!(done.code, 64, "{wrong}");
+        assert!(done.stderr.contains("the number that `tenure status` shows as fence"), "{wrong}: {done:?}");
+    }
+    let missing = place.end(&["break", "--fence", "--yes", "name"]);
+    assert!(missing.code == 64 && missing.stderr.contains("the value is missing"), "{missing:?}");
 }

@@ -117,6 +117,30 @@ fn ls_fits_its_terminal_and_is_whole_in_a_pipe() {
     assert!((68..=70).contains(&width) && row.matches('…').count() == 2, "{width}: {row}");
 }
 
+#[test]
+fn colours_only_where_they_are_wanted() {
+    let place = Place::new();
+    acquire(&place, &["--ttl", "10m"], "name");
+    let run = |args: &[&str], variables: &[(&str, &str)]| {
+        let mut command = place.tenure(args);
+        command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").envs(variables.iter().copied());
+        place.spawn(command).finish().stdout
+    };
+    for (args, coloured) in [
+        (&["ls"][..], "\u{1b}[1mNAME"),
+        (&["status", "name"], "state:  \u{1b}[33mheld\u{1b}[0m\n"),
+        (&["status", "free"], "state: \u{1b}[32mfree\u{1b}[0m\n"),
+    ] {
+        assert!(!run(args, &[]).contains('\u{1b}'), "{args:?}: no terminal");
+        let forced = run(args, &[("CLICOLOR_FORCE", "1")]);
+        assert!(forced.contains(coloured), "{args:?}: {forced:?}");
+        assert!(!run(args, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).contains('\u{1b}'), "{args:?}");
+    }
+    for args in [&["ls", "--json"][..], &["status", "--json", "name"]] {
+        assert!(!run(args, &[("CLICOLOR_FORCE", "1")]).contains('\u{1b}'), "{args:?}: for programs");
+    }
+}
+
 // R4.2
 #[test]
 fn status_shows_the_holder_and_the_queue() {

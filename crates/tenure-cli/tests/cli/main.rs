@@ -6,6 +6,7 @@ mod completions;
 mod docs;
 mod doctor;
 mod hold;
+mod json;
 mod look;
 mod run;
 mod snapshots;

@@ -149,6 +149,25 @@ fn it_ends_by_a_signal_or_with_its_reader() {
     assert!(often.stderr.contains("every 50ms at most"), "{often:?}");
 }
 
+/// A pipe that is full, and not closed: nothing can be written, and a signal is heard all the same.
+#[test]
+fn it_ends_by_a_signal_also_when_nobody_reads() {
+    let place = Place::new();
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
+    rustix::fs::fcntl_setfl(&writer, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+    while std::io::Write::write(&mut writer, &[b'x'; 4_096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&writer, flags).unwrap();
+    acquire(&place, &["--ttl", "10m"], "present");
+    let mut child = place.tenure(&["watch"]).stdout(writer).stderr(Stdio::null()).spawn().unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    let waits_for = || std::fs::read_dir(format!("/proc/{}/task", child.id())).map_or(0, Iterator::count);
+    eventually("it writes", || waits_for() > 1);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    eventually("it ends", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+}
+
 #[test]
 fn it_goes_on_after_an_outage() {
     let place = Place::on_redis();

@@ -1,6 +1,7 @@
 //! The conformance suite on every store: one fixture and one line each.
 
 mod doomed;
+mod examine;
 mod file;
 mod memory;
 mod public;

@@ -29,9 +29,12 @@ fn everything_public_is_send_and_sync() {
     is_send_and_sync::<tenure::ErrorKind>();
     is_send_and_sync::<tenure::Owner>();
     is_send_and_sync::<tenure::Holder>();
+    is_send_and_sync::<tenure::Waiter>();
     is_send_and_sync::<tenure::Status>();
     is_send_and_sync::<tenure::Busy>();
     is_send_and_sync::<tenure::Health>();
+    is_send_and_sync::<tenure::Finding>();
+    is_send_and_sync::<tenure::Verdict>();
     is_send_and_sync::<tenure::Metrics>();
     is_send_and_sync::<tenure::Capability>();
     is_send_and_sync::<tenure::DomainUrl>();
@@ -56,7 +59,11 @@ async fn every_future_can_be_spawned(
     is_spawnable(domain.list(""));
     is_spawnable(domain.break_lock("orders/42", &holder));
     is_spawnable(domain.adopt(&ticket));
+    is_spawnable(domain.renew(&ticket));
+    is_spawnable(domain.release(&ticket));
+    is_spawnable(domain.lifeline());
     is_spawnable(domain.health());
+    is_spawnable(domain.examine());
     is_spawnable(domain.capabilities());
     is_spawnable(domain.close());
     is_spawnable(lock.acquire());

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use crate::text::is_unicode;
+use crate::text::{is_dumb, is_unicode};
 
 const EVERY: Duration = Duration::from_millis(100);
 const WIDTH: usize = 30;
@@ -20,8 +20,7 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(what: &'static str, length: Duration) -> Self {
-        let is_dumb = std::env::var_os("TERM").is_none_or(|terminal| terminal == "dumb");
-        let next = (std::io::stderr().is_terminal() && !is_dumb).then_some(EVERY);
+        let next = (std::io::stderr().is_terminal() && !is_dumb()).then_some(EVERY);
         Progress { what, length, next, is_unicode: is_unicode() }
     }
 

@@ -31,14 +31,12 @@ use self::state::{Look, State};
 use self::store::Store;
 use self::view::Palette;
 use crate::address::{self, Refused, Source};
-use crate::args::Domain;
+use crate::args::{Domain, Looks};
 use crate::exit_code;
-use crate::glob::Glob;
 use crate::output::say;
 use crate::sys::Mask;
+use crate::text::is_dumb;
 
-/// Below this the store has more work with being watched than with locks.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 /// How often the clock on the screen is looked at when nothing else happens.
 const CLOCK: Duration = Duration::from_millis(500);
 
@@ -48,19 +46,8 @@ pub(crate) struct Top {
     #[command(flatten)]
     domain: Domain,
 
-    /// How often to look: 50ms or more
-    #[arg(
-        long,
-        value_name = "DURATION",
-        value_parser = interval,
-        allow_hyphen_values = true,
-        default_value = "250ms"
-    )]
-    interval: Duration,
-
-    /// Which names: `*` is any characters, `?` one, `[a-z]` one of these [default: all]
-    #[arg(value_parser = Glob::parse)]
-    glob: Option<Glob>,
+    #[command(flatten)]
+    looks: Looks,
 }
 
 /// What the loop waits for.
@@ -87,9 +74,10 @@ enum End {
 impl Top {
     /// Shows the screen until it is left; returns the exit code.
     pub(crate) fn execute(&self) -> u8 {
-        let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-        if is_dumb || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-            say("`top` needs a terminal on stdin and stdout; use `tenure ls` or `tenure watch --json`");
+        if is_dumb() || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+            say(
+                "`top` needs a terminal on stdin and stdout, and its name in TERM; use `tenure ls` or `tenure watch --json`",
+            );
             return exit_code::USAGE;
         }
         match self.shown() {
@@ -104,7 +92,7 @@ impl Top {
     fn shown(&self) -> Result<u8, Refused> {
         let (url, _) = address::url(&self.domain)?;
         let (domain, source) = address::domain(&self.domain)?;
-        let state = State::new(url.to_string(), self.interval, SystemTime::now());
+        let state = State::new(url.to_string(), self.looks.interval, SystemTime::now());
         let refused = |error: io::Error| Refused {
             message: format!("screen can't be shown: {error}"),
             code: exit_code::OS,
@@ -118,8 +106,7 @@ impl Top {
         let (caught, free) = listen::catch();
         let (sender, events) = mpsc::channel();
         listen::to_signals(&caught, sender.clone())?;
-        let glob = self.glob.clone().unwrap_or_else(Glob::all);
-        let store = Store::start(domain, glob, self.interval, sender.clone())?;
+        let store = Store::start(domain, &self.looks, sender.clone())?;
         let screen = Screen::open(Palette::of_terminal())?;
         listen::to_keys(sender)?;
         let mut showing = Loop { events, store, screen, caught, free, state };
@@ -193,12 +180,4 @@ impl End {
             End::Refused(error) => super::failed(source, error),
         }
     }
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let interval = crate::args::duration(text)?;
-    if interval < SHORTEST_INTERVAL {
-        return Err("too often; look every 50ms at most".to_owned());
-    }
-    Ok(interval)
 }

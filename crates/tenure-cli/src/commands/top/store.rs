@@ -13,7 +13,9 @@ use tokio::task::AbortHandle;
 
 use super::Event;
 use super::state::{Answer, Look};
+use crate::args::Looks;
 use crate::glob::Glob;
+use crate::seen;
 use crate::text::{escaped, owner};
 
 /// The pause after a look is at least so many times as long as the look, but no longer than this.
@@ -34,14 +36,9 @@ pub(super) struct Store {
 
 impl Store {
     /// Begins to look, at this interval.
-    pub(super) fn start(
-        domain: Domain,
-        glob: Glob,
-        interval: Duration,
-        events: Sender<Event>,
-    ) -> io::Result<Self> {
+    pub(super) fn start(domain: Domain, looks: &Looks, events: Sender<Event>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let looking = runtime.spawn(look(domain.clone(), glob, interval, events.clone()));
+        let looking = runtime.spawn(look(domain.clone(), looks.glob(), looks.interval, events.clone()));
         let (end, ended) = mpsc::channel();
         let store = Store {
             domain,
@@ -91,15 +88,14 @@ async fn look(domain: Domain, glob: Glob, interval: Duration, events: Sender<Eve
 
 async fn answer(domain: &Domain, glob: &Glob) -> Result<Answer, Error> {
     let round_trip = domain.health().await?.round_trip;
-    let mut statuses = domain.list(glob.prefix()).await?;
-    statuses.retain(|status| glob.matches(&status.name));
-    Ok(Answer { statuses, round_trip })
+    Ok(Answer { statuses: seen::statuses(domain, glob).await?, round_trip })
 }
 
 async fn broken(domain: &Domain, name: &str, holder: &Holder) -> Result<Release, Error> {
     let released = domain.break_lock(name, holder).await?;
-    // It may have been ended by a first request whose answer was lost.
-    if released != Release::Done && domain.inspect(name).await?.broken == Some(holder.fence) {
+    // It may have been ended by a first request whose answer was lost. What is remembered with the fence of a lock of another library is older.
+    let is_ours = !holder.owner.is_foreign();
+    if released != Release::Done && is_ours && domain.inspect(name).await?.broken == Some(holder.fence) {
         return Ok(Release::Done);
     }
     Ok(released)

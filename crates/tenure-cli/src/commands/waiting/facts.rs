@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant, SystemTime};
 
 use tenure::{Error, Owner, Status};
-use unicode_width::UnicodeWidthChar;
+use unicode_width::UnicodeWidthStr as _;
 
-use crate::text::{escaped, owner, rough, utc};
+use crate::text::{cut, escaped, owner, rough, utc};
 
 /// The frames of the spinner. ASCII, for every terminal has that.
 const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
@@ -80,7 +80,7 @@ impl Facts {
         let spinner = SPINNER[frame % SPINNER.len()];
         let whole = |style| format!("{spinner} {}", self.text(now, style));
         let styles = [Style::FULL, Style::BRIEF, Style::SHORT];
-        let fitting = styles.into_iter().map(whole).find(|line| columns(line) <= width);
+        let fitting = styles.into_iter().map(whole).find(|line| line.width() <= width);
         fitting.unwrap_or_else(|| cut(&whole(Style::SHORT), width))
     }
 
@@ -155,30 +155,6 @@ impl Style {
     const SHORT: Style = Style { is_brief: true, longest: 16 };
 }
 
-/// How wide it is on a terminal.
-fn columns(text: &str) -> usize {
-    text.chars().map(|c| c.width().unwrap_or(0)).sum()
-}
-
-/// The beginning of a text that is too wide.
-fn cut(text: &str, width: usize) -> String {
-    if columns(text) <= width {
-        return text.to_owned();
-    }
-    let mut used = 0;
-    let mut beginning: String = text
-        .chars()
-        .take_while(|c| {
-            used += c.width().unwrap_or(0);
-            used < width
-        })
-        .collect();
-    if width > 0 {
-        beginning.push('…');
-    }
-    beginning
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +176,7 @@ mod tests {
             let facts = facts(name, label).await;
             for width in 0..200 {
                 let line = facts.drawn(now, width, width);
-                assert!(columns(&line) <= width, "{width}: {line}");
+                assert!(line.width() <= width, "{width}: {line}");
                 assert!(!line.contains(char::is_control), "{line:?}");
             }
         }

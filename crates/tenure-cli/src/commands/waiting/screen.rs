@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 
 use crate::output::{is_quiet, write_at_once};
 use crate::sys;
+use crate::text::is_dumb;
 
 /// For a terminal that does not say.
 const USUAL_WIDTH: usize = 80;
@@ -32,10 +33,9 @@ pub(crate) struct Screen {
 impl Screen {
     /// `group` is that of the process that the user started.
     pub(crate) fn new(group: Pid) -> Self {
-        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         // A shell without job control starts what is to run in the background in its own group, with SIGINT ignored.
         let is_in_background = sys::is_ignored(Signal::INT);
-        let has_screen = isatty(std::io::stderr()) && !is_dumb && !is_in_background;
+        let has_screen = isatty(std::io::stderr()) && !is_dumb() && !is_in_background;
         Screen {
             group: Some(group).filter(|_| has_screen),
             is_paused: Cell::new(false),

@@ -10,14 +10,14 @@ mod line;
 mod tests;
 
 use std::io::stdout;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tenure::Error;
 
 use self::differences::{Event, Look, differences, present};
-use crate::args::{self, Domain, Format};
+use crate::args::{Domain, Format, Looks};
 use crate::commands::obtain::Endings;
 use crate::commands::on_domain;
 use crate::exit_code;
@@ -27,7 +27,6 @@ use crate::output::{self, say};
 use crate::seen;
 use crate::text::{escaped, rough};
 
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 /// The pause after a look is at least so many times as long as the look.
 const PAUSES: u32 = 4;
 
@@ -40,32 +39,13 @@ pub(crate) struct Watch {
     #[command(flatten)]
     format: Format,
 
-    /// How often to look: 50ms or more
-    #[arg(
-        long,
-        value_name = "DURATION",
-        value_parser = interval,
-        allow_hyphen_values = true,
-        default_value = "250ms"
-    )]
-    interval: Duration,
-
-    /// Which names: `*`, `?` and `[a-z]` as in a shell [default: all]
-    #[arg(value_parser = Glob::parse)]
-    glob: Option<Glob>,
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let interval = args::duration(text)?;
-    if interval < SHORTEST_INTERVAL {
-        return Err("too often; look every 50ms at most".to_owned());
-    }
-    Ok(interval)
+    #[command(flatten)]
+    looks: Looks,
 }
 
 impl Watch {
     pub(crate) fn execute(&self) -> u8 {
-        let glob = self.glob.clone().unwrap_or_else(Glob::all);
+        let glob = self.looks.glob();
         on_domain(&self.domain, async |domain| {
             let mut endings = match Endings::new() {
                 Ok(endings) => endings,
@@ -84,12 +64,12 @@ impl Watch {
     /// Watches until nobody reads it; returns the exit code.
     async fn watch(&self, domain: &tenure::Domain, glob: &Glob) -> Result<u8, Error> {
         let (mut begun, mut before) = (Instant::now(), look(domain, glob, &Look::new()).await?);
-        if let Err(code) = self.print(&present(&before)) {
+        if let Err(code) = self.print(&present(&before)).await {
             return Ok(code);
         }
         let (mut took, mut away) = (begun.elapsed(), None::<Instant>);
         loop {
-            tokio::time::sleep(self.interval.max(took * PAUSES)).await;
+            tokio::time::sleep(self.looks.interval.max(took * PAUSES)).await;
             if !is_read() {
                 return Ok(0);
             }
@@ -109,7 +89,7 @@ impl Watch {
             if let Some(since) = away.take() {
                 say(format_args!("store is back, after {}", rough(since.elapsed())));
             }
-            if let Err(code) = self.print(&differences(&before, &after, begun.elapsed())) {
+            if let Err(code) = self.print(&differences(&before, &after, begun.elapsed())).await {
                 return Ok(code);
             }
             (begun, before) = (now, after);
@@ -117,17 +97,16 @@ impl Watch {
         }
     }
 
-    fn print(&self, events: &[Event]) -> Result<(), u8> {
-        let now = SystemTime::now();
-        for event in events {
-            let line = if self.format.json {
-                json::to_line(&line::Line::new(event, now))
-            } else {
-                line::text(event, now)
-            };
-            output::show("event", &(line + "\n"))?;
+    async fn print(&self, events: &[Event]) -> Result<(), u8> {
+        if events.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let now = SystemTime::now();
+        let line = |event| match self.format.json {
+            true => json::to_line(&line::Line::new(event, now)) + "\n",
+            false => line::text(event, now) + "\n",
+        };
+        output::show_aside("event", &events.iter().map(line).collect::<String>()).await
     }
 }
 

@@ -4,9 +4,10 @@ mod directory;
 mod permissions;
 mod server;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::Place;
+use crate::support::{Place, eventually};
 
 /// What `tenure doctor` found.
 struct Report {
@@ -104,5 +105,52 @@ fn what_is_no_store_is_a_usage_error() {
         let done = place.end(args);
         assert_eq!((done.code, done.stdout.as_str()), (64, ""), "{args:?}");
         assert!(done.stderr.starts_with("tenure: "), "{}", done.stderr);
+    }
+}
+
+/// Whoever is interrupted leaves no key behind, also where a host's name was looked up, which takes a thread that a signal may go to.
+#[test]
+fn a_signal_waits_until_the_lock_is_played_through() {
+    let place = Place::on_redis();
+    // Who may not listen waits for what it is not told, so that there is time to interrupt it.
+    let rules = ["ACL", "SETUSER", "bob", "on", "nopass", "allkeys", "allchannels", "+@all", "-subscribe"];
+    assert_eq!(place.server().command(&rules).text(), "OK");
+    let url = format!("redis://bob:any@localhost:{}", place.server().port());
+    let doctor = place.start(&["doctor", "--url", &url]);
+    eventually("a lock is played through", || !place.server().command(&["KEYS", "*"]).items().is_empty());
+    doctor.signal(Signal::INT);
+    let done = doctor.finish();
+    assert_eq!((done.code, done.stdout.as_str(), done.stderr.as_str()), (130, "", ""));
+    assert!(place.server().command(&["KEYS", "*"]).items().is_empty(), "nothing is left");
+}
+
+/// The same for every command that prints what it found: a reader who has what it wants is no failure, what can't be written is.
+#[test]
+fn findings_that_are_not_read_or_not_written() {
+    let place = Place::new();
+    let ticket = place.end(&["acquire", "--ttl", "10m", "name"]).stdout;
+    let ticket = ticket.trim();
+    for args in [
+        &["doctor"][..],
+        &["doctor", "--json"],
+        &["bench", "--seconds", ".2"],
+        &["bench", "--seconds", ".2", "--json"],
+        &["renew", "--json", ticket],
+        &["break", "--json", "--yes", "--fence", "1", "free"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = place.tenure(args).stdout(writer).output().unwrap();
+        assert_eq!(ended.status.code(), Some(0), "{args:?}");
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let ended = place.tenure(args).stdout(full).output().unwrap();
+        assert_eq!(ended.status.code(), Some(74), "{args:?}");
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(said.contains("could not be written to stdout: No space left"), "{args:?}: {said}");
+        let mut closed = place.command("sh");
+        closed.args(["-c", "exec \"$0\" \"$@\" >&-", env!("CARGO_BIN_EXE_tenure")]).args(args);
+        let done = place.spawn(closed).finish();
+        assert_eq!(done.code, 74, "{args:?}: {done:?}");
+        assert!(done.stderr.contains("stdout is closed"), "{args:?}: {done:?}");
     }
 }

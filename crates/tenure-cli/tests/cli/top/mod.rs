@@ -231,8 +231,7 @@ fn what_another_look_will_not_mend_ends_it() {
 #[test]
 fn without_a_terminal_it_is_told_what_to_use() {
     let place = Place::new();
-    let expected =
-        "tenure: `top` needs a terminal on stdin and stdout; use `tenure ls` or `tenure watch --json`\n";
+    let expected = "tenure: `top` needs a terminal on stdin and stdout, and its name in TERM; use `tenure ls` or `tenure watch --json`\n";
     let finished = place.end(&["top"]);
     assert_eq!((finished.code, &*finished.stdout, &*finished.stderr), (64, "", expected));
     // On a terminal, but for stdout.

@@ -130,7 +130,7 @@ impl Connector {
         let server = Server::new(hello, info, time, refusal);
         if server.is_replica {
             return Err(Error::unavailable(format!(
-                "redis at {} is a read-only replica; point the URL at the master, or use redis+sentinel://",
+                "redis at {} is a read-only replica; point the URL at the master",
                 self.address
             )));
         }

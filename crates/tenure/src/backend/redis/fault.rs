@@ -14,9 +14,9 @@ pub(super) fn refused(error: &ServerError) -> Error {
         "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => {
             Error::not_yet(format!("redis does not execute commands at the moment ({said}); try again"))
         }
-        "READONLY" => Error::unavailable(format!(
-            "redis is a read-only replica ({said}); point the URL at the master, or use redis+sentinel://"
-        )),
+        "READONLY" => {
+            Error::unavailable(format!("redis is a read-only replica ({said}); point the URL at the master"))
+        }
         "OOM" => Error::unavailable(format!(
             "redis is out of memory ({said}); raise its maxmemory, or free some: leases that are held go on"
         )),

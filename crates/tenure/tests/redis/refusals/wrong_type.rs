@@ -55,6 +55,20 @@ async fn a_list_under_a_side_key() {
     assert_eq!(server.command(&["TYPE", "{tenure:orders/42}:beats"]).text(), "list");
 }
 
+// One name that is somebody else's does not hide the others.
+#[tokio::test]
+async fn a_side_key_of_one_of_several_names() {
+    let server = RedisServer::start();
+    let domain = Domain::open(server.url()).await.expect("a server that runs");
+    server.command(&["SET", "tenure:bad", "token of another library"]);
+    server.command(&["RPUSH", "{tenure:bad}:queue", "a"]);
+    check(&domain.list("").await.expect_err("there is no other"));
+    let _guards = [domain.lock("a").acquire().await, domain.lock("z").acquire().await];
+    let names: Vec<_> =
+        domain.list("").await.expect("the others").into_iter().map(|seen| seen.name).collect();
+    assert_eq!(names, ["a", "z"]);
+}
+
 // Something else took the place of a lock that is held: its holder is told, and nothing is done to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_in_place_of_a_held_lock() {

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use ratatui::text::Span;
 
-use crate::text::rough;
-
-const CUT: char = '…';
+use crate::text::{CUT, rough};
 
 /// How many columns a text takes.
 pub(super) fn width(text: &str) -> u16 {
@@ -19,12 +17,7 @@ fn width_of(c: char) -> u16 {
 
 /// As much of the beginning as fits.
 pub(super) fn cut(text: &str, columns: u16) -> String {
-    if width(text) <= columns {
-        return text.to_owned();
-    }
-    let mut kept = taken(text.chars(), columns);
-    kept.push(CUT);
-    if columns == 0 { String::new() } else { kept }
+    crate::text::cut(text, columns.into())
 }
 
 /// As much of the end as fits: of an address the end tells more.
@@ -32,20 +25,8 @@ pub(super) fn cut_left(text: &str, columns: u16) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
-    let kept = taken(text.chars().rev(), columns);
-    if columns == 0 { String::new() } else { [CUT].into_iter().chain(kept.chars().rev()).collect() }
-}
-
-/// The characters that fit beside the mark of a cut.
-fn taken(characters: impl Iterator<Item = char>, columns: u16) -> String {
-    let mut left = columns.saturating_sub(1);
-    characters
-        .take_while(|c| {
-            let fits = width_of(*c) <= left;
-            left = left.saturating_sub(width_of(*c));
-            fits
-        })
-        .collect()
+    let kept = text.char_indices().map(|(at, _)| &text[at..]).find(|end| width(end) < columns);
+    kept.map_or_else(String::new, |kept| format!("{CUT}{kept}"))
 }
 
 /// A text in lines of so many columns, broken after a space where there is one. Nothing is left out, so that the end of what is typed is where

@@ -1,0 +1,86 @@
+//! The signals that end a program, for one that has something to undo first: they are blocked, and looked for.
+//!
+//! Blocked before the store is connected to, because a signal goes to any thread that takes it, and one that looks up a host's name would: every
+//! thread that comes later has them blocked, too, and so has a process that is started.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tenure::{Domain, Error};
+
+use crate::exit_code;
+use crate::output;
+use crate::sys::{self, Mask, SignalFd};
+
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// The signals, but for those that the program was started to ignore. Dropped, they end the program again.
+pub(crate) struct Blocked {
+    signals: SignalFd,
+    before: Mask,
+    came: Option<Signal>,
+}
+
+impl Blocked {
+    fn new() -> io::Result<Self> {
+        let endings = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+        let mask = Mask::of(endings.into_iter().filter(|signal| !sys::is_ignored(*signal)));
+        let signals = SignalFd::new(&mask)?;
+        Ok(Blocked { signals, before: mask.block(), came: None })
+    }
+
+    pub(crate) fn has_come(&mut self) -> bool {
+        if self.came.is_none() {
+            self.came = self.signals.next().map(|(signal, _)| signal);
+        }
+        self.came.is_some()
+    }
+
+    /// The exit code that a signal asks for, if one came.
+    fn code(&mut self) -> Option<u8> {
+        self.has_come();
+        self.came.map(|signal| exit_code::by_signal(signal.as_raw()))
+    }
+
+    async fn next(&mut self) -> u8 {
+        loop {
+            if let Some(code) = self.code() {
+                return code;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        self.before.set();
+    }
+}
+
+/// Connects, and does the work, which no signal ends: it looks for one itself, if it takes long. While it is connected, a signal ends that.
+///
+/// Returns what came of it; or the exit code, after a signal. Nothing is to be printed by `work`: who does not read it could not be left.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn undisturbed<T>(
+    domain: &Domain,
+    work: impl AsyncFnOnce(&mut Blocked) -> Result<T, Error>,
+) -> Result<Result<T, u8>, Error> {
+    let mut blocked = match Blocked::new() {
+        Ok(blocked) => blocked,
+        Err(error) => {
+            output::refused_by_system(&error);
+            return Ok(Err(exit_code::OS));
+        }
+    };
+    tokio::select! {
+        biased;
+        connected = domain.capabilities() => drop(connected?),
+        code = blocked.next() => return Ok(Err(code)),
+    }
+    let done = work(&mut blocked).await?;
+    Ok(blocked.code().map_or(Ok(done), Err))
+}
