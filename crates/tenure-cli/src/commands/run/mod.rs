@@ -103,6 +103,7 @@ fn split(
 ) -> io::Result<u8> {
     let (wire, others_wire) = UnixStream::pair()?;
     let (front, group) = (getpid(), Group::fitting());
+    let strangers = tree::children();
     tree::adopt_orphans()?;
     sys::keep_children();
     // Blocked before there are two, so that neither misses one.
@@ -114,7 +115,7 @@ fn split(
             drop(others_wire);
             // A terminal in `tostop` mode would stop this process for writing a message.
             Mask::of([Signal::TTOU]).block();
-            Ok(Front { run, report, minder, group, wire, signals, watch, lifeline: None }.stand())
+            Ok(Front { run, report, minder, strangers, group, wire, signals, watch, lifeline: None }.stand())
         }
         Forked::Child => {
             drop((wire, signals));
