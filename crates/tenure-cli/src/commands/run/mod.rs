@@ -27,6 +27,7 @@ use rustix::process::{Signal, getpid};
 use tenure::Domain;
 
 use self::child::Group;
+use self::enclosing::Enclosing;
 use self::front::Front;
 use self::minder::Minder;
 pub(crate) use self::options::Run;
@@ -54,7 +55,7 @@ impl Run {
         };
         // Not which domain it is, but that the one above holds the name in it: who takes a name twice means the same one.
         if address::is_withheld(&self.domain)
-            && let Some(fence) = enclosing::fences(&self.name).first()
+            && let Some(fence) = Enclosing::of(&self.name).fences.first()
         {
             output::enclosing(&self.name, None, *fence);
             let code = self.patience.conflict_exit_code;
