@@ -42,6 +42,9 @@ use crate::sys::{self, Forked, Mask, SignalFd};
 /// at hand.
 const DESCRIPTORS: usize = 20;
 
+/// What is known before there are two processes.
+static NOTHING_YET: Facts = Facts::new();
+
 impl Run {
     /// Holds the name while the command runs; returns the exit code.
     pub(crate) fn execute(&self) -> u8 {
@@ -59,7 +62,7 @@ impl Run {
         {
             output::enclosing(&self.name, None, *fence);
             let code = self.patience.conflict_exit_code;
-            report.write(&Facts::new(), &Verdict::new(Kind::Busy, code));
+            report.write(&NOTHING_YET, &Verdict::new(Kind::Busy, code));
             return code;
         }
         // Checked before there are two processes; it connects in the minder.
@@ -70,17 +73,17 @@ impl Run {
             Ok(domain) => domain,
             Err((message, code)) => {
                 output::failed(code, message);
-                report.write(&Facts::new(), &Verdict::failed(code));
+                report.write(&NOTHING_YET, &Verdict::failed(code));
                 return code;
             }
         };
-        let refused = |facts: &Facts, error| {
+        let refused = |facts: &'static Facts, error| {
             output::refused_by_system(&error);
             report.write(facts, &Verdict::failed(exit_code::OS));
             exit_code::OS
         };
         match check_descriptors().and_then(|()| sys::shared_watch()) {
-            Err(error) => refused(&Facts::new(), error),
+            Err(error) => refused(&NOTHING_YET, error),
             Ok(watch) => split(self, domain, source, &report, watch)
                 .unwrap_or_else(|error| refused(&watch.facts, error)),
         }
