@@ -93,7 +93,7 @@ impl Minder<'_> {
         let environment = environment::of_command(self.run, self.source, guard.fence(), waited);
         Child::start(self.run, environment, self.group, self.mask, lifeline.as_ref(), &self.watch.facts)
             .map_err(|error| {
-                output::not_started(&self.run.command[0].to_string_lossy(), &error);
+                output::not_started(&self.run.name, &self.run.command[0].to_string_lossy(), &error);
                 Verdict::failed(exit_code::of_start(&error))
             })
     }
