@@ -35,12 +35,34 @@ pub(crate) fn usage(mut refused: clap::Error) -> u8 {
     for line in text.strip_prefix("error: ").unwrap_or(&text).lines().filter(|line| !line.is_empty()) {
         insist(line);
     }
+    let unknown = refused.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+    let of_flock = OPTIONS_OF_FLOCK.iter().find(|(option, _)| *option == unknown);
+    if let Some((option, hint)) = of_flock.filter(|_| refused.kind() == ErrorKind::UnknownArgument) {
+        insist(format_args!("{option} of flock: {hint}"));
+    }
     // As after `flock`.
     if std::env::args_os().nth(1).is_some_and(|first| first.as_encoded_bytes().starts_with(b"-")) {
         insist("options stand after a command, as in: tenure run -n NAME -- COMMAND");
     }
     exit_code::USAGE
 }
+
+/// What flock(1) has, and what stands for it here.
+const OPTIONS_OF_FLOCK: [(&str, &str); 10] = [
+    ("-s", NO_SHARING),
+    ("--shared", NO_SHARING),
+    ("-x", "leave it out; a name always has one holder at most"),
+    ("-e", "leave it out; a name always has one holder at most"),
+    ("--exclusive", "leave it out; a name always has one holder at most"),
+    ("-u", NO_UNLOCKING),
+    ("--unlock", NO_UNLOCKING),
+    ("-o", "leave it out; what COMMAND leaves running keeps no name"),
+    ("--close", "leave it out; what COMMAND leaves running keeps no name"),
+    ("-F", "there is none; `tenure` stays, and renews the lease"),
+];
+const NO_SHARING: &str = "there is no shared mode; a name has one holder at most";
+const NO_UNLOCKING: &str =
+    "NAME is given back when COMMAND ends; in a script, use tenure acquire and tenure release";
 
 /// What people type who know other tools, and what it is called here.
 const OTHER_WORDS: [(&str, &str); 8] = [
