@@ -1,7 +1,7 @@
 //! When a command must be stopped: early enough that it is gone before its lease can expire.
 //!
-//! TERM is sent when a quarter of the last term is left, KILL when an eighth is, for terms of any length; long terms have an upper limit for
-//! both. Renewals begin at a third of a term, so that what reaches these times was tried many times. A lease that was handed over
+//! TERM is sent when a quarter of the last term is left, KILL when an eighth is; long terms have an upper limit for both. Short ones, a
+//! probation among them, have more: what a busy machine needs to kill a command does not get less with the term. Renewals begin at a third of a term, so that what reaches these times was tried many times. A lease that was handed over
 //! has a short first term (probation), which is why the shares are those of the term that was seen, not of the ttl.
 //!
 //! The time between the two can be asked for (`-k`). It moves TERM, never KILL, and TERM not into the first half of the term, where a
@@ -15,6 +15,8 @@ use std::time::Duration;
 pub(crate) const LONGEST_LEAD: Duration = Duration::from_secs(5);
 /// The longest time between KILL and the deadline.
 const LONGEST_RESERVE: Duration = Duration::from_millis(500);
+/// The shortest one, unless that is more than a fifth of the term.
+const SHORTEST_RESERVE: Duration = Duration::from_millis(200);
 
 /// A moment in µs of CLOCK_MONOTONIC, which is the same in all processes. Whether the time in which the machine slept counts depends on the
 /// store, and the library tells: what it says remains is looked at before anything is stopped.
@@ -91,12 +93,12 @@ impl Plan {
     }
 
     fn usual_lead(&self) -> Duration {
-        (self.term / 4).min(LONGEST_LEAD)
+        (self.term / 4).max(self.reserve() * 3 / 2).min(LONGEST_LEAD)
     }
 
     /// From KILL to the deadline.
     fn reserve(&self) -> Duration {
-        (self.term / 8).min(LONGEST_RESERVE)
+        (self.term / 8).max(SHORTEST_RESERVE.min(self.term / 5)).min(LONGEST_RESERVE)
     }
 
     /// Whether the command is asked to end before it is killed.

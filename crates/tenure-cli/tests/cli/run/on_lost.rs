@@ -80,7 +80,8 @@ fn killed_before_the_expiry_when_the_store_is_away(place: &Place) {
 
 // B4
 fn the_front_kills_without_asking_too(place: &Place) {
-    let (running, _) = start(place, &["--ttl", "1s", "--on-lost", "kill"]);
+    // With time for a busy machine.
+    let (running, _) = start(place, &["--ttl", "4s", "--on-lost", "kill"]);
     let next = place.start_script(&["-q"], "echo in > next");
     kill_process(running.minder(), Signal::STOP).unwrap();
     let done = running.finish();

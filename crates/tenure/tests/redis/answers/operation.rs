@@ -53,6 +53,9 @@ impl Operation {
     pub(crate) fn is(self, words: &[Vec<u8>]) -> bool {
         let word = |at: usize| words.get(at).map_or(&b""[..], Vec::as_slice);
         let is_script = [&b"EVALSHA"[..], b"EVAL"].contains(&word(0));
+        // Those that use force, or look for it, have one key more.
+        let is_plain = is_script && word(2) == b"4";
+        let is_of_force = is_script && word(2) == b"5";
         let is_beat = word(10).first().is_some_and(u8::is_ascii_digit);
         match self {
             Operation::Acquire => is_script && words.len() == 14 && word(10) == b"join",
@@ -60,11 +63,12 @@ impl Operation {
             Operation::Enqueue => is_script && words.len() == 14 && word(10) == b"join",
             Operation::Beat => is_script && words.len() == 14 && is_beat,
             Operation::Renew | Operation::Keep | Operation::Detach => is_script && word(2) == b"1",
-            Operation::Release | Operation::Break => is_script && words.len() == 10,
-            Operation::LeaveByTimeout | Operation::LeaveByCancelling => is_script && words.len() == 9,
-            Operation::Adopt => is_script && words.len() == 13,
-            Operation::TakeOver => is_script && words.len() == 12,
-            Operation::Inspect => is_script && words.len() == 8,
+            Operation::Release => is_plain && words.len() == 10,
+            Operation::LeaveByTimeout | Operation::LeaveByCancelling => is_plain && words.len() == 9,
+            Operation::Adopt => is_plain && words.len() == 13,
+            Operation::TakeOver => is_of_force && words.len() == 13,
+            Operation::Break => is_of_force && words.len() == 11,
+            Operation::Inspect => is_of_force && words.len() == 9,
             Operation::List => word(0) == b"SCAN",
         }
     }
