@@ -184,12 +184,15 @@ fn print(lines: &[Line], conclusion: &Conclusion) -> std::io::Result<()> {
     let shown = |text: &str| if is_unicode { escaped(text) } else { in_ascii(&escaped(text)) };
     let width = lines.iter().map(|line| line.check.len()).max().unwrap_or(0);
     let mut stdout = anstream::stdout().lock();
-    for line in lines {
+    for (index, line) in lines.iter().enumerate() {
         let (style, mark) = (line.style(), line.mark(is_unicode));
         writeln!(stdout, "{style}{mark}{style:#} {:width$}  {}", line.check, shown(&line.reason))?;
         if let Some(remedy) = &line.remedy {
             let indent = mark.chars().count() + 1 + width + 2;
-            writeln!(stdout, "{:indent$}{}", "", shown(remedy))?;
+            // What mends several is long, and is typed once.
+            let is_repeated = lines[..index].iter().any(|before| before.remedy.as_ref() == Some(remedy));
+            let remedy = if is_repeated { "the same as above".to_owned() } else { shown(remedy).to_string() };
+            writeln!(stdout, "{:indent$}{remedy}", "")?;
         }
     }
     writeln!(stdout, "{}", conclusion.to_text())?;

@@ -35,6 +35,9 @@ pub(crate) fn usage(mut refused: clap::Error) -> u8 {
     for line in text.strip_prefix("error: ").unwrap_or(&text).lines().filter(|line| !line.is_empty()) {
         insist(line);
     }
+    if refused.kind() == ErrorKind::MissingRequiredArgument && text.contains("--fence") {
+        insist("the fence of the lease that you mean is what this shows: tenure status NAME");
+    }
     let unknown = refused.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
     let of_flock = OPTIONS_OF_FLOCK.iter().find(|(option, _)| *option == unknown);
     if let Some((option, hint)) = of_flock.filter(|_| refused.kind() == ErrorKind::UnknownArgument) {
