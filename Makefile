@@ -25,7 +25,8 @@ lint:
 
 unit:
 	cargo test --workspace --lib --bins --locked --profile explore
-	cargo test --workspace --test '*' --locked --no-fail-fast -- --test-threads 16
+	cargo test --workspace --exclude tenure-cli --test '*' --locked --no-fail-fast -- --test-threads 16
+	cargo test --package tenure-cli --test '*' --locked --no-fail-fast -- --test-threads 6
 	cargo test --package tenure --test conformance --locked --quiet says_what_it_left_out -- --nocapture
 	cargo test --workspace --doc --locked
 

@@ -211,11 +211,12 @@ fn a_script_that_does_not_read_holds_up_nothing() {
 fn beside_a_shell() {
     let coprocess = r#"
         coproc "$T" hold name
+        holder=$COPROC_PID
         read -r held <&"${COPROC[0]}" || exit
         echo "${held% *}"
         "$T" run -q -n name true; echo $?
         exec {COPROC[1]}>&-
-        wait "$COPROC_PID"; echo $?"#;
+        wait "$holder"; echo $?"#;
     let descriptor = r#"
         exec 3> >("$T" hold name > held)
         until [ -s held ]; do sleep .01; done
