@@ -55,13 +55,15 @@ pub(crate) struct Domain {
 #[derive(Debug, Args)]
 pub(crate) struct Patience {
     /// Do not wait: fail at once when NAME is held
-    #[arg(short, long)]
+    // flock's own other spellings, of this and of the next.
+    #[arg(short, long, alias = "nb")]
     pub(crate) nonblock: bool,
 
     /// Wait no longer than this; 0 is --nonblock
     #[arg(
         short,
         long,
+        alias = "timeout",
         value_name = "DURATION",
         value_parser = duration,
         allow_hyphen_values = true,

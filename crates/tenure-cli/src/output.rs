@@ -4,6 +4,7 @@
 //! characters in them are escaped.
 
 mod refusal;
+mod usage;
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -13,17 +14,16 @@ use std::time::Duration;
 
 use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
-use clap::error::{ContextKind, ErrorKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
-use crate::args::Cli;
 use crate::exit_code;
 use crate::json;
 use crate::stdout;
 use crate::text::escaped;
 
 pub(crate) use self::refusal::{busy, enclosing};
+pub(crate) use self::usage::usage;
 
 /// How long a command that is to be stopped runs on for what is said of it.
 const LONGEST_SPEECH: Duration = Duration::from_millis(2);
@@ -138,54 +138,6 @@ fn line(fact: impl Display) -> String {
     format!("tenure: {fact}\n")
 }
 
-/// Says what the parser of the command line has to say; returns the exit code.
-pub(crate) fn usage(mut refused: clap::Error) -> u8 {
-    match refused.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Help that nobody reads to its end is no failure.
-            let _ = refused.print();
-            return 0;
-        }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = refused.print();
-            return exit_code::USAGE;
-        }
-        ErrorKind::InvalidSubcommand => {
-            insist(unknown_command(&refused));
-            return exit_code::USAGE;
-        }
-        _ => {}
-    }
-    // Nobody who mistypes an option means to name a lock after it.
-    refused.remove(ContextKind::Suggested);
-    let text = refused.to_string();
-    for line in text.strip_prefix("error: ").unwrap_or(&text).lines().filter(|line| !line.is_empty()) {
-        insist(line);
-    }
-    exit_code::USAGE
-}
-
-fn unknown_command(refused: &clap::Error) -> String {
-    let of = |kind| refused.get(kind).map(ToString::to_string).unwrap_or_default();
-    let (word, near) = (of(ContextKind::InvalidSubcommand), of(ContextKind::SuggestedSubcommand));
-    let sorted = |word: &str| {
-        let mut letters: Vec<char> = word.chars().collect();
-        letters.sort_unstable();
-        letters
-    };
-    let cli = <Cli as clap::CommandFactory>::command();
-    let commands: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
-    // What clap takes for similar does not include letters in a wrong order.
-    let swapped = commands.iter().find(|command| sorted(command) == sorted(&word));
-    let near = swapped.map_or(near, ToString::to_string);
-    let word = escaped(&word);
-    if near.is_empty() {
-        format!("unknown command `{word}`; expected one of {}", commands.join(", "))
-    } else {
-        format!("unknown command `{word}`; did you mean `{near}`?")
-    }
-}
-
 /// Why a lease was lost, when whoever was to renew it or to stop the command in time could do neither.
 pub(crate) fn overslept(name: &str) -> String {
     let name = escaped(name);
@@ -258,8 +210,14 @@ fn unwritten(what: &str, error: &std::io::Error) -> u8 {
     exit_code::IO
 }
 
+/// What no program is, and is typed as if it were one.
+const OF_SHELLS: [&str; 16] = [
+    ".", ":", "alias", "cd", "eval", "exec", "exit", "export", "for", "if", "set", "source", "trap",
+    "ulimit", "umask", "while",
+];
+
 /// Says why a command could not be started.
-pub(crate) fn not_started(command: &str, error: &std::io::Error) {
+pub(crate) fn not_started(name: &str, command: &str, error: &std::io::Error) {
     if exit_code::of_start(error) == exit_code::OS {
         return refused_by_system(error);
     }
@@ -271,8 +229,17 @@ pub(crate) fn not_started(command: &str, error: &std::io::Error) {
         _ if is_directory => {
             say(format_args!("command `{command}` is a directory; give the path of a program in it"));
         }
+        std::io::ErrorKind::NotFound if OF_SHELLS.contains(&&*command) => {
+            say(format_args!("command `{command}` is a part of the shell; use -c '{command} …'"));
+        }
+        std::io::ErrorKind::NotFound if command.contains(' ') => {
+            say(format_args!("command `{command}` not found; if it is a line for the shell, use -c"));
+        }
         std::io::ErrorKind::NotFound => {
             say(format_args!("command `{command}` not found; give its path, or add its folder to PATH"));
+            if !command.contains('/') {
+                say(format_args!("NAME is `{}`; if that is not all of it, quote it", escaped(name)));
+            }
         }
         std::io::ErrorKind::PermissionDenied => {
             say(format_args!("command `{command}` is not executable; chmod +x it, or name its interpreter"));

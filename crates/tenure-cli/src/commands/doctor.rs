@@ -185,12 +185,15 @@ fn shown(lines: &[Line], conclusion: &Conclusion) -> String {
     let safe = |text: &str| if is_unicode { escaped(text) } else { in_ascii(&escaped(text)) };
     let width = lines.iter().map(|line| line.check.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for line in lines {
+    for (index, line) in lines.iter().enumerate() {
         let (style, mark) = (line.style(), line.mark(is_unicode));
         let _ = writeln!(text, "{style}{mark}{style:#} {:width$}  {}", line.check, safe(&line.reason));
         if let Some(remedy) = &line.remedy {
             let indent = mark.chars().count() + 1 + width + 2;
-            let _ = writeln!(text, "{:indent$}{}", "", safe(remedy));
+            // What mends several is long, and is typed once.
+            let is_repeated = lines[..index].iter().any(|before| before.remedy.as_ref() == Some(remedy));
+            let remedy = if is_repeated { "the same as above".to_owned() } else { safe(remedy).to_string() };
+            let _ = writeln!(text, "{:indent$}{remedy}", "");
         }
     }
     text + &conclusion.to_text() + "\n"

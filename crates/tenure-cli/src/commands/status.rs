@@ -79,7 +79,7 @@ pub(crate) fn facts(seen: &Seen) -> Vec<(String, String)> {
     {
         add(
             "hint",
-            "there is no such process on this machine; unless it runs in a container, it has ended"
+            "there is no such process on this machine: it has ended, unless it is in a container, or took a ticket (`tenure acquire`)"
                 .to_owned(),
         );
     }

@@ -37,13 +37,20 @@ pub(crate) fn busy(name: &str, asked: &args::Domain, patience: &Patience, busy: 
 
 /// A command on the name, as one types it.
 fn typed(command: &str, name: &str, asked: &args::Domain, options: &str) -> String {
-    // The URL may have a password in it.
-    let url = if asked.url.is_some() { " --url …" } else { "" };
+    let url = asked.url.as_deref().map_or(String::new(), |url| format!(" --url {}", shown(url)));
     let word = word(name);
     if name.starts_with('-') {
         format!("tenure {command}{options}{url} -- {word}")
     } else {
         format!("tenure {command} {word}{options}{url}")
+    }
+}
+
+/// A URL as one types it again. One with a password is not shown: what is said here is mailed by cron and kept in logs.
+fn shown(url: &str) -> String {
+    match tenure::DomainUrl::parse(url) {
+        Ok(parsed) if !parsed.to_string().contains("***") => word(url),
+        _ => "…".to_owned(),
     }
 }
 
@@ -77,7 +84,7 @@ pub(crate) fn enclosing(name: &str, holder: Option<&Holder>, fence: Fence) {
 }
 
 /// A name as a word for a shell.
-fn word(name: &str) -> String {
+pub(super) fn word(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_./:@%+,=-".contains(c);
     if name.contains(disturbs) {
         // As bash, zsh and ksh read it.
@@ -122,5 +129,19 @@ mod tests {
         let nowhere = args::Domain { url: None };
         assert_eq!(typed("break", "a b", &nowhere, " --fence 7"), "tenure break 'a b' --fence 7");
         assert_eq!(typed("break", "-n", &nowhere, " --fence 7"), "tenure break --fence 7 -- -n");
+    }
+
+    #[test]
+    fn a_url_is_shown_unless_a_password_is_in_it() {
+        for (url, end) in [
+            ("redis://host:7000/2?ttl=5s", " --url 'redis://host:7000/2?ttl=5s'"),
+            ("file:///var/lock/it", " --url file:///var/lock/it"),
+            ("redis://app:secret@host", " --url …"),
+            ("redis://:secret@host", " --url …"),
+            ("redis+sentinel://host/main?sentinel_password=secret", " --url …"),
+        ] {
+            let asked = args::Domain { url: Some(url.to_owned()) };
+            assert_eq!(typed("status", "a", &asked, ""), format!("tenure status a{end}"));
+        }
     }
 }

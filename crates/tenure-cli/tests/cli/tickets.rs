@@ -244,7 +244,7 @@ fn what_is_wrong_is_told() {
         (&["acquire", "--ttl", "10ms", "name"], 64, "ttl of 10ms is out of range"),
         (&["acquire", "--url", "memory:", "name"], 64, "private to one process"),
         (&["acquire", "--url", "file:///proc/tenure", "name"], 69, "/proc/tenure"),
-        (&["renew", "nonsense"], 64, "ticket does not have five fields"),
+        (&["renew", "tenure1/nonsense"], 64, "ticket does not have five fields"),
         (&["release", "tenure2/a/1/1/t"], 64, "ticket does not start with `tenure1/`"),
         (&["release"], 64, "<TICKET>"),
     ];

@@ -102,7 +102,7 @@ impl Minder<'_> {
         match why {
             NotStarted::ByStore(error) => output::failed(why.code(), self.source.blamed(error)),
             NotStarted::BySystem(error) => {
-                output::not_started(&self.run.command[0].to_string_lossy(), error);
+                output::not_started(&self.run.name, &self.run.command[0].to_string_lossy(), error);
             }
         }
     }

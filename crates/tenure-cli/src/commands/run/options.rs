@@ -130,6 +130,8 @@ mod tests {
         assert_eq!(limit("-w 2m30s a b"), Some(Duration::from_secs(150)));
         assert_eq!(limit("-w .5 a b"), Some(Duration::from_millis(500)));
         assert_eq!(limit("-w 0 a b"), limit("-n a b"));
+        assert_eq!(limit("--timeout 3 a b"), limit("-w 3 a b"));
+        assert_eq!(limit("--nb a b"), limit("-n a b"));
     }
 
     #[test]

@@ -48,7 +48,10 @@ fn a_user_without_any_permission_is_told_all_that_is_needed() {
     assert_eq!(report.troubles(), [HIDDEN[0], ("hand-over", "doubtful")], "channels are not");
     assert!(report.reason("hand-over").contains("channel"), "{}", report.reason("hand-over"));
     report.apply(&place, "hand-over");
-    assert_allowed(&doctor_at(&place, &url), &place);
+    let report = doctor_at(&place, &url);
+    assert_allowed(&report, &place);
+    report.apply(&place, "persistence");
+    assert_eq!(doctor_at(&place, &url).troubles(), [("", ""); 0], "settings may be asked for");
 }
 
 // B5

@@ -170,7 +170,10 @@ pub(super) fn persistence(facts: &Facts, remedies: &Remedies) -> Option<Finding>
             "no append-only file, snapshots at most: a restart forgets the locks since the last one"
         }
     };
-    let remedy = remedies.set(&[("appendonly", "yes"), ("appendfsync", "always")]);
+    let remedy = match (has_log, synced) {
+        (true, None) => remedies.permit_settings(),
+        _ => remedies.set(&[("appendonly", "yes"), ("appendfsync", "always")]),
+    };
     Some(Finding::doubtful(CHECK, format!("{forgotten}; {FENCES_GROW}")).remedy(remedy))
 }
 
@@ -207,7 +210,7 @@ pub(super) fn replicas(facts: &Facts, acknowledged: Option<u64>, remedies: &Reme
             let reason = format!(
                 "{connected}{known}; whether it goes on without them (min-replicas-to-write) may not be asked"
             );
-            Finding::doubtful(CHECK, reason).remedy(at_least("1"))
+            Finding::doubtful(CHECK, reason).remedy(remedies.permit_settings())
         }
     })
 }
