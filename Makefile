@@ -24,8 +24,10 @@ lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 
 unit:
-	cargo test --workspace --lib --bins --locked --profile explore
-	cargo test --workspace --test '*' --locked --no-fail-fast -- --test-threads 16
+	cargo test --package tenure --lib --locked --profile explore
+	cargo test --workspace --exclude tenure --lib --bins --locked
+	cargo test --workspace --exclude tenure-cli --test '*' --locked --no-fail-fast -- --test-threads 16
+	cargo test --package tenure-cli --test '*' --locked --no-fail-fast -- --test-threads 6
 	cargo test --package tenure --test conformance --locked --quiet says_what_it_left_out -- --nocapture
 	cargo test --workspace --doc --locked
 

@@ -21,10 +21,8 @@ pub(crate) enum Presence {
 impl Presence {
     pub(crate) fn of(owner: &Owner) -> Self {
         let pid = owner.pid().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        // uname(2) tells the same.
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         match pid {
-            Some(pid) if owner.host() == host.trim_end_matches('\n') => match test_kill_process(pid) {
+            Some(pid) if is_on_this_machine(owner) => match test_kill_process(pid) {
                 Err(Errno::SRCH) => Presence::Gone,
                 // One of another user must not be signalled, and is there.
                 _ => Presence::Here,
@@ -32,4 +30,11 @@ impl Presence {
             _ => Presence::Elsewhere,
         }
     }
+}
+
+/// Whether the holder's host has the name of this one.
+pub(crate) fn is_on_this_machine(owner: &Owner) -> bool {
+    // uname(2) tells the same.
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    owner.host() == host.trim_end_matches('\n')
 }

@@ -100,7 +100,7 @@ impl Program {
         };
         let error = io::Error::last_os_error();
         before.set();
-        let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or(error)?;
+        let pid = if pid > 0 { Pid::from_raw(pid) } else { None }.ok_or(error)?;
         if spawning.errno == 0 {
             return Ok(pid);
         }
@@ -214,6 +214,11 @@ impl Mask {
     /// Blocks exactly these signals. Safe between fork and exec.
     pub(crate) fn set(&self) {
         self.change(libc::SIG_SETMASK);
+    }
+
+    /// Blocks these signals no more.
+    pub(crate) fn unblock(&self) {
+        self.change(libc::SIG_UNBLOCK);
     }
 
     fn change(&self, how: libc::c_int) -> Mask {

@@ -14,12 +14,12 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use tenure::{Attempt, Busy, Domain, Error, Fence, Guard, Holder, Lock};
+use tenure::{Attempt, Busy, Domain, Error, Guard, Holder, Lock};
 use tokio::time::{Instant as Wakeup, sleep, sleep_until};
 
 use self::facts::Facts;
 pub(crate) use self::screen::Screen;
-use super::run::enclosing;
+use super::run::enclosing::Enclosing;
 use crate::args::{self, Patience};
 use crate::output::{self, say_more};
 use crate::text::escaped;
@@ -75,7 +75,7 @@ impl Wait<'_> {
             attempt = acquiring => match attempt? {
                 Attempt::Acquired(guard) => Outcome::Acquired(guard, begun.elapsed()),
                 Attempt::Busy(busy) => match &busy.holder {
-                    Some(holder) if enclosing::fences(self.name).contains(&holder.fence) => {
+                    Some(holder) if Enclosing::of(self.name).has(holder) => {
                         Outcome::Enclosing(holder.clone())
                     }
                     _ => Outcome::Busy(busy),
@@ -89,7 +89,7 @@ impl Wait<'_> {
     /// Shows that it is waited, for as long as that makes sense: until it turns out that this process waits for one above it.
     async fn show(&self, begun: Instant, screen: &Screen) -> Holder {
         sleep(AT_ONCE).await;
-        let enclosing = enclosing::fences(self.name);
+        let enclosing = Enclosing::of(self.name);
         let facts = RefCell::new(Facts::new(self.name));
         if !enclosing.is_empty()
             && let Some(holder) = self.look(&facts, &enclosing).await
@@ -106,17 +106,17 @@ impl Wait<'_> {
     }
 
     /// Asks the store once; who holds the name, if that is above this process.
-    async fn look(&self, facts: &RefCell<Facts>, enclosing: &[Fence]) -> Option<Holder> {
+    async fn look(&self, facts: &RefCell<Facts>, enclosing: &Enclosing) -> Option<Holder> {
         let asked = Instant::now();
         let answer = self.domain.inspect(self.name).await;
         facts.borrow_mut().learn(asked, &answer);
-        answer.ok()?.holder.filter(|holder| enclosing.contains(&holder.fence))
+        answer.ok()?.holder.filter(|holder| enclosing.has(holder))
     }
 
     async fn keep_looking(
         &self,
         facts: &RefCell<Facts>,
-        enclosing: &[Fence],
+        enclosing: &Enclosing,
         speech: &Speech,
         screen: &Screen,
     ) -> Holder {

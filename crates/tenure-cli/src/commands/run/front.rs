@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process};
+use rustix::process::{Pid, Signal, WaitStatus};
 
 use super::Run;
 use super::child::{Child, End, Group};
@@ -34,6 +34,8 @@ pub(crate) struct Front<'a> {
     pub(crate) run: &'a Run,
     pub(crate) report: &'a Report<'a>,
     pub(crate) minder: Pid,
+    /// Children that are none of the command's.
+    pub(crate) strangers: Vec<Pid>,
     /// Where the command runs.
     pub(crate) group: Group,
     pub(crate) wire: UnixStream,
@@ -64,7 +66,7 @@ impl Front<'_> {
                 if now >= self.watch.term_at() {
                     self.watch.begin_stopping();
                     if self.watch.asks() {
-                        tree::ask_to_end(Some(self.minder));
+                        tree::ask_to_end(Some(self.minder), &self.strangers);
                     }
                 }
                 next = next.min(self.watch.term_at());
@@ -73,9 +75,6 @@ impl Front<'_> {
             self.relay_signals();
             while is_connected && let Some(told) = wire::receive(&self.wire) {
                 match told {
-                    Told::Suspend => {
-                        let _ = kill_process(getpid(), Signal::STOP);
-                    }
                     Told::Lifeline(lifeline) => self.lifeline = Some(lifeline),
                     Told::Gone => is_connected = false,
                 }
@@ -84,10 +83,14 @@ impl Front<'_> {
     }
 
     /// The exit code of the minder once it has ended; `None` inside when it was killed.
-    fn minder_ended(&self) -> Option<Option<u8>> {
+    fn minder_ended(&mut self) -> Option<Option<u8>> {
         while let Change::Of(pid, status) = tree::next_change() {
             if pid != self.minder {
                 self.learn(pid, status);
+                // As long as there is a minder, the orphans that come here are those of strangers.
+                if let Some(strangers) = tree::children_beside(self.minder) {
+                    self.strangers = strangers;
+                }
                 continue;
             }
             if let Some(code) = status.exit_status() {
@@ -152,7 +155,7 @@ impl Front<'_> {
     /// Kills the minder and all below it; returns when nothing is left. What is to be said is said after it: stderr may block.
     fn end_all(&mut self) {
         while !self.is_all_ended() {
-            tree::kill(None);
+            tree::kill(None, &self.strangers);
             self.sleep(tree::SWEEP, false);
             while self.signals.next().is_some() {}
         }
@@ -164,10 +167,15 @@ impl Front<'_> {
         loop {
             match tree::next_change() {
                 Change::Of(pid, status) => self.learn(pid, status),
-                Change::Nothing => return false,
+                Change::Nothing => return self.has_only_strangers(),
                 Change::NoChild => return true,
             }
         }
+    }
+
+    /// Whether nothing of the command is left among those that live below this process.
+    pub(crate) fn has_only_strangers(&self) -> bool {
+        !self.strangers.is_empty() && !tree::has_any(&self.strangers)
     }
 
     /// The command may become a child of this process, and end as such.

@@ -7,7 +7,6 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use tenure::Tenure;
 
 use super::child::{Child, End};
@@ -54,7 +53,6 @@ pub(crate) struct Terms<'a> {
     pub(crate) plan: Plan,
     pub(crate) limits: Limits,
     pub(crate) watch: &'a Watch,
-    pub(crate) front: Pid,
 }
 
 /// A command that runs under a lease.
@@ -65,16 +63,13 @@ pub(crate) struct Holding<'a> {
     course: Course,
     was_told_to_end: bool,
     is_lost: bool,
-    /// The front was stopped along with the command.
-    is_suspended: bool,
 }
 
 impl<'a> Holding<'a> {
     pub(crate) fn new(child: Child, started_at: Moment, terms: Terms<'a>) -> Self {
         let too_long_at = terms.limits.max_hold.map_or(Moment::FAR, |limit| started_at.after(limit));
         let course = Course::Running;
-        let (was_told_to_end, is_lost, is_suspended) = (false, false, false);
-        Holding { child, terms, too_long_at, course, was_told_to_end, is_lost, is_suspended }
+        Holding { child, terms, too_long_at, course, was_told_to_end: false, is_lost: false }
     }
 
     /// Until the command has ended, or nothing is left of it.
@@ -82,10 +77,8 @@ impl<'a> Holding<'a> {
         loop {
             if let Some(ended) = self.step() {
                 self.terms.watch.rest();
-                if self.is_suspended {
-                    // What was killed while it was stopped is not continued any more, and its job is to end.
-                    let _ = kill_process(self.terms.front, Signal::CONT);
-                }
+                // What was killed while it was stopped is not continued any more, and its job is to end.
+                self.terms.events.resume_front();
                 return ended;
             }
             let now = Moment::now();
@@ -171,7 +164,7 @@ impl<'a> Holding<'a> {
             _ => {}
         }
         if matches!(self.course, Course::Killing { .. }) {
-            tree::kill(self.child.own_group());
+            tree::kill(self.child.own_group(), &[]);
         }
         None
     }
@@ -229,7 +222,7 @@ impl<'a> Holding<'a> {
         }
         watch.begin_stopping();
         if asks {
-            tree::ask_to_end(None);
+            tree::ask_to_end(None, &[]);
             self.course = Course::Ending { kill_at, ended: Ended::Lost };
         } else {
             self.course = Course::Killing { ended: Ended::Lost };
@@ -245,7 +238,7 @@ impl<'a> Holding<'a> {
             self.course = Course::Killing { ended };
         } else {
             say_at_once(format_args!("command ran for longer than --max-hold {limit}; it is stopped"));
-            tree::ask_to_end(None);
+            tree::ask_to_end(None, &[]);
             self.course = Course::Ending { kill_at: now.after(notice), ended };
         }
     }
@@ -268,10 +261,8 @@ impl<'a> Holding<'a> {
                     }
                     if status.stopped() && self.child.own_group().is_none() {
                         self.terms.events.suspend_front();
-                        self.is_suspended = true;
                     } else if status.continued() && self.child.own_group().is_none() {
-                        let _ = kill_process(self.terms.front, Signal::CONT);
-                        self.is_suspended = false;
+                        self.terms.events.resume_front();
                     }
                 }
                 Change::Of(..) => {}

@@ -42,6 +42,7 @@ pub(crate) async fn keep(guard: &Guard, events: &mut Events, until: Moment) -> K
                     return Kept::Over { is_proved };
                 }
                 Event::Signal(relayed) if relayed.signal == Signal::TSTP => events.suspend_front(),
+                Event::Signal(relayed) if relayed.signal == Signal::CONT => events.resume_front(),
                 Event::Signal(_) => {}
                 // What the command left behind ends here.
                 Event::Child => while let Change::Of(..) = tree::next_change() {},

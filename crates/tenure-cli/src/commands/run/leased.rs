@@ -1,9 +1,10 @@
 //! What the minder does once it has the lease: start the command, hold the name for it, keep it as long as was asked for, give it back.
 
+use std::io;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure::{Guard, Release};
+use tenure::{Error, Guard, Release};
 
 use super::child::Child;
 use super::deadline::{Moment, Plan};
@@ -42,17 +43,19 @@ impl Minder<'_> {
         ));
         let child = match self.start(&guard, waited, &events).await {
             Ok(child) => child,
-            Err(verdict) => {
+            Err(why) => {
+                let verdict = Verdict::failed(why.code());
                 self.watch.rest();
                 facts.conclude(verdict.kind, verdict.code);
                 give_back(guard, DONE).await;
                 facts.over(Moment::now());
+                // Last, for stderr may be halted: a name that nothing runs under holds up others.
+                self.tell_not_started(&why);
                 return verdict;
             }
         };
         let started_at = facts.command().map_or_else(Moment::now, |(_, at)| at);
-        let (front, watch) = (self.front, self.watch);
-        let terms = Terms { events: &mut events, tenure: &guard, plan, limits, watch, front };
+        let terms = Terms { events: &mut events, tenure: &guard, plan, limits, watch: self.watch };
         let mut holding = Holding::new(child, started_at, terms);
         let ended = holding.until_ended().await;
         let (is_lost, was_told_to_end) = (holding.is_lost(), holding.was_told_to_end());
@@ -85,17 +88,38 @@ impl Minder<'_> {
         }
     }
 
-    async fn start(&self, guard: &Guard, waited: Duration, events: &Events) -> Result<Child, Verdict> {
-        let lifeline = self.domain.lifeline().await.map_err(|error| self.failed(&error))?;
+    async fn start(&self, guard: &Guard, waited: Duration, events: &Events) -> Result<Child, NotStarted> {
+        let lifeline = self.domain.lifeline().await.map_err(NotStarted::ByStore)?;
         if let Some(lifeline) = &lifeline {
             events.give_lifeline(lifeline);
         }
         let environment = environment::of_command(self.run, self.source, guard.fence(), waited);
         Child::start(self.run, environment, self.group, self.mask, lifeline.as_ref(), &self.watch.facts)
-            .map_err(|error| {
-                output::not_started(&self.run.command[0].to_string_lossy(), &error);
-                Verdict::failed(exit_code::of_start(&error))
-            })
+            .map_err(NotStarted::BySystem)
+    }
+
+    fn tell_not_started(&self, why: &NotStarted) {
+        match why {
+            NotStarted::ByStore(error) => output::failed(why.code(), self.source.blamed(error)),
+            NotStarted::BySystem(error) => {
+                output::not_started(&self.run.command[0].to_string_lossy(), error);
+            }
+        }
+    }
+}
+
+/// Why there is no command.
+enum NotStarted {
+    ByStore(Error),
+    BySystem(io::Error),
+}
+
+impl NotStarted {
+    fn code(&self) -> u8 {
+        match self {
+            NotStarted::ByStore(error) => exit_code::of_error(error),
+            NotStarted::BySystem(error) => exit_code::of_start(error),
+        }
     }
 }
 

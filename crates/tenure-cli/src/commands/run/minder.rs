@@ -15,7 +15,7 @@ use tenure::{Domain, Error};
 use super::Run;
 use super::child::Group;
 use super::report::{Kind, Report, Verdict};
-use super::signals::{Event, Events};
+use super::signals::{self, Event, Events};
 use super::tree;
 use super::watch::Watch;
 use crate::address::Source;
@@ -61,9 +61,10 @@ impl Minder<'_> {
     }
 
     async fn acquire_and_run(self) -> io::Result<Verdict> {
-        let mut events = Events::new(self.wire.try_clone()?)?;
-        // From here on signals are events. A terminal in `tostop` mode would stop this process for writing a message.
-        self.mask.set();
+        let mut events = Events::new(self.wire.try_clone()?, self.front)?;
+        // From here on signals are events, also those that `tenure` was started with blocked: else the end of the command might not be heard.
+        Mask::of(signals::forwarded().chain([Signal::CHILD])).unblock();
+        // A terminal in `tostop` mode would stop this process for writing a message.
         Mask::of([Signal::TTOU]).block();
 
         let lock = self.run.terms.lock(&self.domain, &self.run.name);
@@ -102,7 +103,10 @@ impl Minder<'_> {
                             screen.pause();
                             events.suspend_front();
                         }
-                        Signal::CONT => screen.resume(),
+                        Signal::CONT => {
+                            screen.resume();
+                            events.resume_front();
+                        }
                         Signal::WINCH => screen.redraw(),
                         signal => return Err(Interrupted(signal)),
                     },

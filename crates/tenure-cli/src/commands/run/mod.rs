@@ -27,6 +27,7 @@ use rustix::process::{Signal, getpid};
 use tenure::Domain;
 
 use self::child::Group;
+use self::enclosing::Enclosing;
 use self::front::Front;
 use self::minder::Minder;
 pub(crate) use self::options::Run;
@@ -41,6 +42,9 @@ use crate::sys::{self, Forked, Mask, SignalFd};
 /// at hand.
 const DESCRIPTORS: usize = 20;
 
+/// What is known before there are two processes.
+static NOTHING_YET: Facts = Facts::new();
+
 impl Run {
     /// Holds the name while the command runs; returns the exit code.
     pub(crate) fn execute(&self) -> u8 {
@@ -54,11 +58,11 @@ impl Run {
         };
         // Not which domain it is, but that the one above holds the name in it: who takes a name twice means the same one.
         if address::is_withheld(&self.domain)
-            && let Some(fence) = enclosing::fences(&self.name).first()
+            && let Some(fence) = Enclosing::of(&self.name).fences.first()
         {
             output::enclosing(&self.name, None, *fence);
             let code = self.patience.conflict_exit_code;
-            report.write(&Facts::new(), &Verdict::new(Kind::Busy, code));
+            report.write(&NOTHING_YET, &Verdict::new(Kind::Busy, code));
             return code;
         }
         // Checked before there are two processes; it connects in the minder.
@@ -69,17 +73,17 @@ impl Run {
             Ok(domain) => domain,
             Err((message, code)) => {
                 output::failed(code, message);
-                report.write(&Facts::new(), &Verdict::failed(code));
+                report.write(&NOTHING_YET, &Verdict::failed(code));
                 return code;
             }
         };
-        let refused = |facts: &Facts, error| {
+        let refused = |facts: &'static Facts, error| {
             output::refused_by_system(&error);
             report.write(facts, &Verdict::failed(exit_code::OS));
             exit_code::OS
         };
         match check_descriptors().and_then(|()| sys::shared_watch()) {
-            Err(error) => refused(&Facts::new(), error),
+            Err(error) => refused(&NOTHING_YET, error),
             Ok(watch) => split(self, domain, source, &report, watch)
                 .unwrap_or_else(|error| refused(&watch.facts, error)),
         }
@@ -103,6 +107,7 @@ fn split(
 ) -> io::Result<u8> {
     let (wire, others_wire) = UnixStream::pair()?;
     let (front, group) = (getpid(), Group::fitting());
+    let strangers = tree::children();
     tree::adopt_orphans()?;
     sys::keep_children();
     // Blocked before there are two, so that neither misses one.
@@ -114,7 +119,7 @@ fn split(
             drop(others_wire);
             // A terminal in `tostop` mode would stop this process for writing a message.
             Mask::of([Signal::TTOU]).block();
-            Ok(Front { run, report, minder, group, wire, signals, watch, lifeline: None }.stand())
+            Ok(Front { run, report, minder, strangers, group, wire, signals, watch, lifeline: None }.stand())
         }
         Forked::Child => {
             drop((wire, signals));

@@ -165,17 +165,17 @@ impl<'a> Report<'a> {
     }
 
     /// Writes the line, unless nobody asked for it or the other process has written it. Nothing may be left to be done.
-    pub(crate) fn write(&self, facts: &Facts, verdict: &Verdict) {
+    pub(crate) fn write(&self, facts: &'static Facts, verdict: &Verdict) {
         let Some(descriptor) = &self.descriptor else { return };
-        if !facts.begin_reporting() {
-            return;
-        }
         let Ok(copy) = descriptor.try_clone() else { return };
         let line = format!("{}\n", self.line(facts, verdict));
         let (written, is_written) = std::sync::mpsc::channel();
         let writer = std::thread::Builder::new().stack_size(WRITER_STACK).spawn(move || {
-            // Whoever asked for it may be gone.
-            let _ = File::from(copy).write_all(line.as_bytes());
+            // As late as can be: a process that is killed from here on leaves no line.
+            if facts.begin_reporting() {
+                // Whoever asked for it may be gone.
+                let _ = File::from(copy).write_all(line.as_bytes());
+            }
             let _ = written.send(());
         });
         if writer.is_ok() {

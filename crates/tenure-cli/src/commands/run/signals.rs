@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::task::{Context, Poll};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, getppid, kill_process};
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
@@ -51,17 +51,20 @@ pub(crate) enum Event {
 /// What the minder hears from the front, and its own signals.
 pub(crate) struct Events {
     front: Option<UnixStream>,
+    front_pid: Pid,
+    /// The front was stopped from here, and not continued.
+    is_front_stopped: bool,
     signals: Vec<(Signal, Stream)>,
     child: Stream,
 }
 
 impl Events {
-    pub(crate) fn new(front: StdStream) -> io::Result<Self> {
+    pub(crate) fn new(front: StdStream, front_pid: Pid) -> io::Result<Self> {
         front.set_nonblocking(true)?;
         let stream = |number: Signal| signal(SignalKind::from_raw(number.as_raw()));
         let signals = forwarded().map(|signal| Ok((signal, stream(signal)?))).collect::<io::Result<_>>()?;
         let (front, child) = (UnixStream::from_std(front)?, signal(SignalKind::child())?);
-        Ok(Events { front: Some(front), signals, child })
+        Ok(Events { front: Some(front), front_pid, is_front_stopped: false, signals, child })
     }
 
     /// The next event. Dropping the future loses none.
@@ -69,11 +72,21 @@ impl Events {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// Tells the front to stop, as the command was.
-    pub(crate) fn suspend_front(&self) {
-        if let Some(front) = &self.front {
-            wire::send_suspend(front);
+    /// Stops the front, as the command was, so that the shell sees it. It is not asked to: it might do so only after it was continued.
+    pub(crate) fn suspend_front(&mut self) {
+        self.is_front_stopped = self.signal_front(Signal::STOP);
+    }
+
+    /// Continues the front, if it was stopped from here.
+    pub(crate) fn resume_front(&mut self) {
+        if self.is_front_stopped {
+            self.is_front_stopped = !self.signal_front(Signal::CONT);
         }
+    }
+
+    /// Whether there is a front. The number of one that is gone may be another's.
+    fn signal_front(&self, signal: Signal) -> bool {
+        getppid() == Some(self.front_pid) && kill_process(self.front_pid, signal).is_ok()
     }
 
     /// Gives the front the descriptor that keeps the session alive.

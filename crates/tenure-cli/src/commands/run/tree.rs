@@ -2,15 +2,25 @@
 //!
 //! Front and minder are subreapers: a process below them whose parent has ended becomes their child, and not that of init. So whatever
 //! the command started stays below them, in whatever process group or session, and *no child is left* means that nothing is.
+//!
+//! The front may have children that are none of the command's: whoever became `tenure` by exec had started them, as a shell does with
+//! `exec tenure … > >(logger)`. These *strangers*, and what comes of them, are left alone.
 
 use std::fs;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, wait};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
+    wait, waitid,
+};
 
 /// How often all that is left is looked at, or killed, again.
 pub(crate) const SWEEP: Duration = Duration::from_millis(5);
+
+/// Whether there is a child that has ended; it is not reaped.
+const LOOKING: WaitIdOptions =
+    WaitIdOptions::EXITED.union(WaitIdOptions::NOHANG).union(WaitIdOptions::NOWAIT);
 
 /// Makes orphans below this process its children.
 pub(crate) fn adopt_orphans() -> std::io::Result<()> {
@@ -37,8 +47,8 @@ pub(crate) fn next_change() -> Change {
 }
 
 /// Asks all below this process to end, but for `spared` itself. The stopped are continued, or they would not hear of it.
-pub(crate) fn ask_to_end(spared: Option<Pid>) {
-    for process in descendants().into_iter().filter(|process| Some(process.pid) != spared) {
+pub(crate) fn ask_to_end(spared: Option<Pid>, strangers: &[Pid]) {
+    for process in descendants(strangers).into_iter().filter(|process| Some(process.pid) != spared) {
         // It may be gone, or belong to another user.
         let _ = kill_process(process.pid, Signal::TERM);
         let _ = kill_process(process.pid, Signal::CONT);
@@ -47,8 +57,8 @@ pub(crate) fn ask_to_end(spared: Option<Pid>) {
 
 /// Kills all below this process, and `group` as a whole while it is among them: in one step, which a process that forks all the time
 /// can't outrun. To be repeated until there is no child, for what was started meanwhile.
-pub(crate) fn kill(group: Option<Pid>) {
-    let found = descendants();
+pub(crate) fn kill(group: Option<Pid>, strangers: &[Pid]) {
+    let found = descendants(strangers);
     if let Some(group) = group.filter(|group| found.iter().any(|process| process.group == group.as_raw_pid()))
     {
         let _ = kill_process_group(group, Signal::KILL);
@@ -58,9 +68,32 @@ pub(crate) fn kill(group: Option<Pid>) {
     }
 }
 
+/// The children of this process. Mostly there are none, which the kernel says at once.
+pub(crate) fn children() -> Vec<Pid> {
+    if matches!(waitid(WaitId::All, LOOKING), Err(Errno::CHILD)) {
+        return Vec::new();
+    }
+    let this = getpid().as_raw_pid();
+    let found = descendants(&[]).into_iter().filter(|process| process.parent == this);
+    found.map(|process| process.pid).collect()
+}
+
+/// The children of this process but for one; `None` when that one has ended. It is asked last: when it lives then, none of its own children were
+/// among those found.
+pub(crate) fn children_beside(one: Pid) -> Option<Vec<Pid>> {
+    let mut others = children();
+    others.retain(|pid| *pid != one);
+    matches!(waitid(WaitId::Pid(one), LOOKING), Ok(None)).then_some(others)
+}
+
+/// Whether there is a process below this one besides `strangers`.
+pub(crate) fn has_any(strangers: &[Pid]) -> bool {
+    !descendants(strangers).is_empty()
+}
+
 /// Whether a process below this one is in the group, and has not ended.
 pub(crate) fn has_group(group: Pid) -> bool {
-    descendants().iter().any(|process| process.group == group.as_raw_pid() && !process.has_ended)
+    descendants(&[]).iter().any(|process| process.group == group.as_raw_pid() && !process.has_ended)
 }
 
 struct Process {
@@ -70,12 +103,13 @@ struct Process {
     has_ended: bool,
 }
 
-/// All processes below this one.
-fn descendants() -> Vec<Process> {
+/// All processes below this one, but for `strangers` and what is below them.
+fn descendants(strangers: &[Pid]) -> Vec<Process> {
     let mut others: Vec<Process> = fs::read_dir("/proc")
         .into_iter()
         .flatten()
         .filter_map(|entry| Process::read(entry.ok()?.file_name().to_str()?))
+        .filter(|process| !strangers.contains(&process.pid))
         .collect();
     let mut found: Vec<Process> = Vec::new();
     let mut parent = getpid().as_raw_pid();
@@ -131,7 +165,7 @@ mod tests {
         let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
         std::io::BufRead::read_line(&mut output, &mut line).unwrap();
         let grandchild: i32 = line.trim().parse().unwrap();
-        let found: Vec<i32> = descendants().iter().map(|process| process.pid.as_raw_pid()).collect();
+        let found: Vec<i32> = descendants(&[]).iter().map(|process| process.pid.as_raw_pid()).collect();
         let child_id = i32::try_from(child.id()).unwrap();
         assert!(found.contains(&child_id) && found.contains(&grandchild), "{found:?}");
         let _ = kill_process(Pid::from_raw(grandchild).unwrap(), Signal::KILL);

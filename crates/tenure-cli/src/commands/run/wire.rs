@@ -1,7 +1,7 @@
 //! What the front and the minder tell each other, over a pair of sockets: one byte a message, so that none is ever cut in two.
 //!
-//! To the minder: the signals that the front got. To the front: that it shall stop because the command was stopped, and the descriptor
-//! that keeps the session alive. That the other end closes says that its process is gone.
+//! To the minder: the signals that the front got. To the front: the descriptor that keeps the session alive. That the other end closes
+//! says that its process is gone.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,7 +15,6 @@ use rustix::process::Signal;
 
 /// The bit that says that a terminal sent the signal. The numbers of signals are below it.
 const FROM_TERMINAL: u8 = 0x80;
-const SUSPEND: u8 = b's';
 const LIFELINE: u8 = b'l';
 
 /// A signal that the front got.
@@ -43,11 +42,6 @@ impl Relayed {
     }
 }
 
-/// Tells the front to stop until it is continued.
-pub(crate) fn send_suspend(front: impl AsFd) {
-    send(front, SUSPEND, None);
-}
-
 /// Gives the front the descriptor that keeps the session alive.
 pub(crate) fn send_lifeline(front: impl AsFd, lifeline: &OwnedFd) {
     send(front, LIFELINE, Some(lifeline));
@@ -67,8 +61,6 @@ fn send(to: impl AsFd, byte: u8, descriptor: Option<&OwnedFd>) {
 /// What the front is told.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// The command was stopped: stop as well, so that the shell sees it.
-    Suspend,
     /// While this is open, the session counts as alive.
     Lifeline(OwnedFd),
     /// The minder is gone.
@@ -83,13 +75,10 @@ pub(crate) fn receive(minder: impl AsFd) -> Option<Told> {
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     match recvmsg(minder, &mut [IoSliceMut::new(&mut byte)], &mut along, flags) {
         Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => None,
-        Ok(message) if message.bytes == 1 => match byte[0] {
-            LIFELINE => along.drain().find_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next().map(Told::Lifeline),
-                _ => None,
-            }),
-            _ => Some(Told::Suspend),
-        },
+        Ok(message) if message.bytes == 1 => along.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next().map(Told::Lifeline),
+            _ => None,
+        }),
         _ => Some(Told::Gone),
     }
 }
@@ -117,10 +106,8 @@ mod tests {
         assert!(receive(&front).is_none());
         let (reader, writer) = std::io::pipe().unwrap();
         send_lifeline(&minder, &writer.into());
-        send_suspend(&minder);
         drop(minder);
         let Some(Told::Lifeline(lifeline)) = receive(&front) else { panic!("no descriptor") };
-        assert!(matches!(receive(&front), Some(Told::Suspend)));
         assert!(matches!(receive(&front), Some(Told::Gone)));
         drop(lifeline);
         assert_eq!(std::io::read_to_string(reader).unwrap(), "", "it was the last descriptor of the pipe");

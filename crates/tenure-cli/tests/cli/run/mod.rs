@@ -17,5 +17,6 @@ mod secrets;
 mod signals;
 mod status_fd;
 mod stopping;
+mod surroundings;
 mod terminal;
 mod waiting;

@@ -54,6 +54,24 @@ fn a_name_that_is_held_above_is_told_at_once() {
     }
 }
 
+/// Neither a command that empties its environment nor another user's shows a fence.
+// R1.1
+#[test]
+fn a_name_that_is_held_above_is_told_without_any_environment() {
+    for place in [Place::new(), Place::on_redis()] {
+        let url = place.url();
+        let inner = ["env", "-i", TENURE, "run", "--url", &url, "-w", "20s", "a", "touch", "ran"];
+        let deeper = [&["env", "-i", TENURE, "run", "--url", &url, "b"], &inner[..]].concat();
+        for inner in [&inner[..], &deeper] {
+            let start = Instant::now();
+            let done = place.end(&[&["run", "a"], inner].concat());
+            assert!(done.code == 75 && done.stderr.starts_with("tenure: you already hold it: "), "{done:?}");
+            assert!(start.elapsed() < Duration::from_secs(15), "nobody waited");
+        }
+        place.assert_nothing_left();
+    }
+}
+
 // R1.1
 #[test]
 fn another_name_or_another_domain_is_not_held_above() {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
@@ -192,4 +193,24 @@ fn who_does_not_read_keeps_nobody_waiting() {
     assert_eq!(place.end(&["run", "-q", "name", "true"]).code, 0, "it was given back");
     assert_eq!(running.finish().code, 3);
     place.assert_nothing_left();
+}
+
+/// Only in the very moment of the write there is none, since nobody can tell whether it was written. That is met by few of many.
+#[test]
+fn there_is_a_line_whenever_the_minder_is_killed() {
+    let place = Place::new();
+    let mut without = Vec::new();
+    for turn in 0..60 {
+        let running = place.spawn(run(&place, &["-q", "name", "sh", "-c", "echo $PPID > minder"]));
+        let minder = place.pid("minder");
+        fs::remove_file(place.path("minder")).unwrap();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_micros(40 * turn) {}
+        let _ = kill_process(minder, Signal::KILL);
+        running.finish();
+        let lines = place.read("status").lines().count();
+        assert!(lines < 2, "{turn}");
+        without.extend((lines == 0).then_some(turn));
+    }
+    assert!(without.len() < 5, "{without:?}");
 }

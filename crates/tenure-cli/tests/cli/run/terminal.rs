@@ -2,9 +2,9 @@
 
 use std::io::Write;
 use std::process::{ChildStdin, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Place, Running, eventually, lives, parent, state};
 
@@ -174,6 +174,26 @@ fn a_command_that_is_killed_while_it_is_stopped_ends() {
     terminal.type_keys("\u{1a}");
     eventually("the shell sees it stopped", || place.read("code") == "147\n");
     eventually("all of it ends", || ![pid, minder, front].into_iter().any(lives));
+    terminal.close();
+    place.assert_nothing_left();
+}
+
+/// The front is stopped after the command, and continued after it; the two must not change places.
+#[test]
+fn a_command_that_is_continued_at_once_leaves_no_front_stopped() {
+    let place = Place::new();
+    let mut terminal = Terminal::open(&place);
+    terminal.type_keys("$T run name -- sh -c 'echo $PPID > minder; echo $$ > pid; exec sleep 600'\n");
+    let (pid, front) = (place.pid("pid"), parent(place.pid("minder")).unwrap());
+    for turn in 0..400 {
+        kill_process(pid, Signal::STOP).unwrap();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_micros(turn) {}
+        kill_process(pid, Signal::CONT).unwrap();
+        eventually("the front goes on", || state(front) != Some('T'));
+    }
+    kill_process(pid, Signal::TERM).unwrap();
+    eventually("it ends", || !lives(front));
     terminal.close();
     place.assert_nothing_left();
 }
