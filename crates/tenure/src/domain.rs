@@ -264,6 +264,16 @@ impl Domain {
     ///
     /// # Cancel safety
     /// It only looks.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// println!("an answer takes {:?}", domain.health().await?.round_trip);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn health(&self) -> Result<Health, Error> {
         let backend = self.client.backend().await?;
         let sent = self.client.clock.now();

@@ -98,6 +98,19 @@ pub struct Waiter {
 }
 
 /// The state of a name, from [`Domain::inspect`](crate::Domain::inspect) and [`Domain::list`](crate::Domain::list).
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// let domain = tenure::Domain::open("memory:").await?;
+/// let guard = domain.lock("orders/42").acquire().await?;
+/// let status = domain.inspect("orders/42").await?;
+/// assert!(status.is_held() && status.waiters.is_empty());
+/// assert_eq!((status.position, status.broken), (None, None));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {

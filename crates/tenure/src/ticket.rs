@@ -1,4 +1,7 @@
 //! A detached lease as a printable string.
+//!
+//! It goes through shells, files and variables, so all that they could take for something else is escaped. It says the name, the fence and the ttl, so that it is
+//! enough to renew the lease and to give it back; not where the name lives, because that may have a password in it.
 
 use std::fmt;
 use std::str::FromStr;
