@@ -62,7 +62,6 @@ impl Wait<'_> {
     /// Those of [`Lock::acquire`].
     pub(crate) async fn acquire(&self, screen: &Screen) -> Result<Outcome, Error> {
         let begun = Instant::now();
-        say_more(format_args!("waiting for `{}`", escaped(self.name)));
         let acquiring = pin!(async {
             match self.patience.limit() {
                 Some(limit) => self.lock.try_acquire_for(limit).await,
@@ -89,6 +88,7 @@ impl Wait<'_> {
     /// Shows that it is waited, for as long as that makes sense: until it turns out that this process waits for one above it.
     async fn show(&self, begun: Instant, screen: &Screen) -> Holder {
         sleep(AT_ONCE).await;
+        say_more(format_args!("waiting for `{}`", escaped(self.name)));
         let enclosing = Enclosing::of(self.name);
         let facts = RefCell::new(Facts::new(self.name));
         if !enclosing.is_empty()

@@ -3,7 +3,7 @@
 //! Most of it is what the parser says, a line each. Where it does not know what people mean who come from flock(1), which has no commands and
 //! so neither a word before the name nor options after that word, it is said here.
 
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::insist;
 use super::refusal::word as word_of_shell;
@@ -32,7 +32,15 @@ pub(crate) fn usage(mut refused: clap::Error) -> u8 {
     // Nobody who mistypes an option means to name a lock after it.
     refused.remove(ContextKind::Suggested);
     let text = refused.to_string();
-    for line in text.strip_prefix("error: ").unwrap_or(&text).lines().filter(|line| !line.is_empty()) {
+    let lines = text.strip_prefix("error: ").unwrap_or(&text).lines().filter(|line| !line.is_empty());
+    // A list over several lines, which is seldom longer than one word.
+    let is_list = |line: &&str| {
+        let is_in_list = !line.starts_with("Usage: ") && !line.starts_with("       ");
+        is_in_list && !line.starts_with("For more")
+    };
+    let missing = missing(&refused);
+    missing.iter().for_each(insist);
+    for line in lines.filter(|line| missing.is_none() || !is_list(line)) {
         insist(line);
     }
     if refused.kind() == ErrorKind::MissingRequiredArgument && text.contains("--fence") {
@@ -48,6 +56,21 @@ pub(crate) fn usage(mut refused: clap::Error) -> u8 {
         insist("options stand after a command, as in: tenure run -n NAME -- COMMAND");
     }
     exit_code::USAGE
+}
+
+/// What was not given, as one line.
+fn missing(refused: &clap::Error) -> Option<String> {
+    let Some(ContextValue::Strings(arguments)) = refused.get(ContextKind::InvalidArg) else { return None };
+    if refused.kind() != ErrorKind::MissingRequiredArgument {
+        return None;
+    }
+    let names: Vec<_> =
+        arguments.iter().map(|argument| argument.replace(['<', '>'], "").replace("...", "")).collect();
+    let (last, others) = names.split_last()?;
+    Some(match others {
+        [] => format!("{last} is missing"),
+        others => format!("{} and {last} are missing", others.join(", ")),
+    })
 }
 
 /// What flock(1) has, and what stands for it here.

@@ -125,16 +125,14 @@ pub(super) fn split(text: &str, echo: Echo) -> Result<Start<'_>, Error> {
 }
 
 fn unknown(word: &str, echo: Echo) -> Error {
-    let schemes = Scheme::list(|_| true);
     let words = KNOWN.iter().map(|(written, ..)| *written);
-    let hint = match nearest(&format!("{word}://"), words) {
-        Some(near) => format!(" (did you mean `{near}`?)"),
-        None => String::new(),
+    let expected = match nearest(&format!("{word}://"), words) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => {
+            format!("expected one of {}, or `valkey` in place of `redis`", Scheme::list(|_| true))
+        }
     };
-    Error::invalid(format!(
-        "unknown scheme{} in domain URL; expected one of {schemes}, or `valkey` in place of `redis`{hint}",
-        echo.quote(word)
-    ))
+    Error::invalid(format!("unknown scheme{} in domain URL; {expected}", echo.quote(word)))
 }
 
 /// The error for a spelling that is in use elsewhere: all of its words are known, their combination is not.
