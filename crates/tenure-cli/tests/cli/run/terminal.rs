@@ -190,6 +190,8 @@ fn a_command_that_is_continued_at_once_leaves_no_front_stopped() {
         let start = Instant::now();
         while start.elapsed() < Duration::from_micros(turn) {}
         kill_process(pid, Signal::CONT).unwrap();
+        // Whether it is still to be stopped can't be seen.
+        std::thread::sleep(Duration::from_millis(5));
         eventually("the front goes on", || state(front) != Some('T'));
     }
     kill_process(pid, Signal::TERM).unwrap();
