@@ -2,52 +2,7 @@
 
 use rustix::process::{Signal, kill_process};
 
-use crate::support::{Place, Running, eventually, parent, state};
-
-/// A script that writes down the signals that it gets, and ends with QUIT.
-const LISTEN: &str = r#"
-for s in HUP INT USR1 USR2 ALRM TERM CONT WINCH; do trap "echo $s >> got" $s; done
-trap "exit 5" QUIT
-echo $$ > pid
-while :; do sleep .01; done"#;
-
-const NAMES: [(Signal, &str); 8] = [
-    (Signal::HUP, "HUP"),
-    (Signal::INT, "INT"),
-    (Signal::USR1, "USR1"),
-    (Signal::USR2, "USR2"),
-    (Signal::ALARM, "ALRM"),
-    (Signal::TERM, "TERM"),
-    (Signal::CONT, "CONT"),
-    (Signal::WINCH, "WINCH"),
-];
-
-fn each_is_passed_once(place: &Place, send: impl Fn(&Running, Signal)) {
-    let running = place.start_script(&[], LISTEN);
-    place.pid("pid");
-    let mut expected = String::new();
-    for (signal, name) in NAMES {
-        expected = format!("{expected}{name}\n");
-        send(&running, signal);
-        eventually(name, || place.read("got").len() >= expected.len());
-        assert_eq!(place.read("got"), expected);
-    }
-    send(&running, Signal::QUIT);
-    assert_eq!(running.finish().code, 5, "it goes on until the command ends");
-    assert_eq!(place.read("got"), expected, "each once");
-}
-
-// B4
-#[test]
-fn each_signal_is_passed_on_once() {
-    each_is_passed_once(&Place::new(), |running, signal| running.signal(signal));
-}
-
-/// The process that others are told when they ask who holds the name is the minder.
-#[test]
-fn the_minder_passes_signals_on_as_well() {
-    each_is_passed_once(&Place::new(), |running, signal| kill_process(running.minder(), signal).unwrap());
-}
+use crate::support::{Place, eventually, parent, state};
 
 #[test]
 fn without_a_terminal_the_whole_tree_is_signalled() {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 
 use crate::support::{Place, eventually, lives, state};
 
@@ -25,37 +25,6 @@ const NEXT: &str = "echo in > next";
 fn assert_no_overlap(place: &Place) {
     assert_eq!((place.read("overlaps").as_str(), place.read("next").as_str()), ("", "in\n"));
     place.assert_nothing_left();
-}
-
-// B4
-#[test]
-fn killed_it_takes_its_command_along_before_the_next_begins() {
-    let place = Place::new();
-    let running = place.start_script(&[], STUBBORN);
-    place.pid("pid");
-    let next = place.start_script(&[], NEXT);
-    running.signal(Signal::KILL);
-    assert_eq!(running.finish().code, -1);
-    assert_eq!(next.finish().code, 0);
-    assert_no_overlap(&place);
-}
-
-// B4
-#[test]
-fn its_minder_killed_it_kills_the_command_before_the_next_begins() {
-    let place = Place::new();
-    let running = place.start_script(&[], STUBBORN);
-    place.pid("pid");
-    let next = place.start_script(&[], NEXT);
-    kill_process(running.minder(), Signal::KILL).unwrap();
-    let done = running.finish();
-    assert_eq!(done.code, 79, "{done:?}");
-    assert!(
-        done.stderr.contains("tenure: lease lost: the process that kept the lease was killed"),
-        "{done:?}"
-    );
-    assert_eq!(next.finish().code, 0);
-    assert_no_overlap(&place);
 }
 
 #[test]
@@ -134,64 +103,6 @@ fn front_and_minder_killed_the_name_is_free_when_all_is_gone() {
     }
     assert_eq!(next.finish().code, 0);
     assert_no_overlap(&place);
-}
-
-// B4
-#[test]
-fn its_minder_stopped_the_command_is_gone_before_the_lease_expires() {
-    let place = Place::new();
-    let running = place.start_script(&["--ttl", "4s"], STUBBORN);
-    place.pid("pid");
-    let next = place.start_script(&[], NEXT);
-    kill_process(running.minder(), Signal::STOP).unwrap();
-    let done = running.finish();
-    assert_eq!(done.code, 79, "{done:?}");
-    assert!(done.stderr.contains("tenure: lease lost: the process that keeps the lease hangs"), "{done:?}");
-    assert_eq!(next.finish().code, 0);
-    assert_no_overlap(&place);
-}
-
-// B4
-#[test]
-fn stopped_for_longer_than_its_lease_it_goes_on() {
-    let place = Place::new();
-    let running =
-        place.start_script(&["--ttl", "1s"], "echo $$ > pid; while ! [ -e go ]; do sleep .01; done");
-    place.pid("pid");
-    running.signal(Signal::STOP);
-    eventually("it is stopped", || state(running.pid()) == Some('T'));
-    std::thread::sleep(Duration::from_millis(1_500));
-    assert_eq!(place.end(&["run", "-n", "name", "true"]).code, 75, "the minder renews");
-    fs::write(place.path("go"), "").unwrap();
-    eventually("the command ends", || place.is_lifeless());
-    running.signal(Signal::CONT);
-    let done = running.finish();
-    assert_eq!((done.code, done.stderr.as_str()), (0, ""));
-    place.assert_nothing_left();
-}
-
-/// All of it, past the lease: what goes on afterwards is stopped at once.
-// B4
-#[test]
-fn a_whole_tree_that_was_stopped_too_long_ends() {
-    let place = Place::new();
-    let running = place.start_script(&["--ttl", "1s"], "echo $$ > pid; trap '' TERM; sleep 600");
-    place.pid("pid");
-    let all = place.processes();
-    let each = |signal| {
-        all.iter().for_each(|pid| {
-            let _ = kill_process(Pid::from_raw(*pid).unwrap(), signal);
-        })
-    };
-    each(Signal::STOP);
-    let next = place.start_script(&[], "true");
-    assert_eq!(next.finish().code, 0, "the lease expired");
-    each(Signal::CONT);
-    let done = running.finish();
-    assert_eq!(done.code, 79, "{done:?}");
-    let why = "tenure: lease on `name` was not renewed in time, because `tenure` was stopped or got no time to run; the command is killed\n";
-    assert_eq!(done.stderr, why, "once, whoever is the first to go on");
-    place.assert_nothing_left();
 }
 
 // B4

@@ -7,6 +7,7 @@ use crate::support::{Place, Running, eventually, parent};
 
 on_both_stores!(
     each_reaches_a_group_of_its_own_once,
+    the_minder_passes_them_as_well,
     each_reaches_the_command_on_a_terminal_once,
     what_tenure_was_started_to_ignore_is_not_passed,
 );
@@ -34,20 +35,24 @@ const NAMES: [(Signal, &str); 9] = [
     (Signal::WINCH, "WINCH"),
 ];
 
-fn tenure_of(command: Pid) -> Pid {
-    parent(parent(command).unwrap()).unwrap()
+fn front_of(command: Pid) -> Pid {
+    parent(minder_of(command)).unwrap()
+}
+
+fn minder_of(command: Pid) -> Pid {
+    parent(command).unwrap()
 }
 
 #[track_caller]
-fn assert_each_passes_once(place: &Place, running: Running) {
-    let front = tenure_of(place.pid("pid"));
+fn assert_each_passes_once(place: &Place, running: Running, whom: fn(Pid) -> Pid) {
+    let told = whom(place.pid("pid"));
     let mut expected = String::new();
     for (signal, name) in NAMES {
         expected = format!("{expected}{name}\n");
-        kill_process(front, signal).unwrap();
+        kill_process(told, signal).unwrap();
         eventually(name, || place.read("got").len() >= expected.len());
     }
-    kill_process(front, Signal::QUIT).unwrap();
+    kill_process(told, Signal::QUIT).unwrap();
     assert_eq!(running.finish().code, 5, "it goes on until the command ends");
     assert_eq!(place.read("got"), expected, "each once");
     place.assert_nothing_left();
@@ -55,7 +60,12 @@ fn assert_each_passes_once(place: &Place, running: Running) {
 
 // B4
 fn each_reaches_a_group_of_its_own_once(place: &Place) {
-    assert_each_passes_once(place, place.start(&["run", "name", "--", "perl", "-e", LISTEN]));
+    assert_each_passes_once(place, place.start(&["run", "name", "--", "perl", "-e", LISTEN]), front_of);
+}
+
+/// The process that others are told when they ask who holds the name is the minder.
+fn the_minder_passes_them_as_well(place: &Place) {
+    assert_each_passes_once(place, place.start(&["run", "name", "--", "perl", "-e", LISTEN]), minder_of);
 }
 
 // B4
@@ -64,7 +74,7 @@ fn each_reaches_the_command_on_a_terminal_once(place: &Place) {
     let mut terminal = place.command("script");
     let run = format!("exec {} run name -- perl listen.pl", env!("CARGO_BIN_EXE_tenure"));
     terminal.args(["-q", "-e", "-c", &run, "/dev/null"]);
-    assert_each_passes_once(place, place.spawn(terminal));
+    assert_each_passes_once(place, place.spawn(terminal), front_of);
 }
 
 /// As nohup(1) does. The command itself listens to them, so that it would hear of them.
