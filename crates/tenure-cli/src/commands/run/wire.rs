@@ -108,7 +108,9 @@ mod tests {
         send_lifeline(&minder, &writer.into());
         drop(minder);
         let Some(Told::Lifeline(lifeline)) = receive(&front) else { panic!("no descriptor") };
-        assert!(matches!(receive(&front), Some(Told::Gone)));
+        // A process that another test starts has the other end, too, until it becomes its program.
+        let next = std::iter::repeat_with(|| receive(&front)).flatten().next();
+        assert!(matches!(next, Some(Told::Gone)));
         drop(lifeline);
         assert_eq!(std::io::read_to_string(reader).unwrap(), "", "it was the last descriptor of the pipe");
     }
