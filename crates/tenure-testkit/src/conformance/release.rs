@@ -70,7 +70,15 @@ pub(super) async fn a_late_release_does_not_end_the_next_lease(f: &impl Fixture)
     is_free(f, b.domain()).await;
     a.reconnect().await;
     let next = drive(f, lock(&a).acquire()).await.expect("to acquire");
-    let release = drive(f, returned.guard.release()).await.expect("an answer");
+    let release = drive(f, async {
+        let mut release = returned.guard.release().await;
+        // Its time to answer is short, and its line may be bad.
+        while let Err(returned) = release {
+            release = returned.guard.release().await;
+        }
+        release.expect("an answer")
+    });
+    let release = release.await;
     assert!(matches!(release, Release::Taken { .. }), "{release:?}");
     assert!(next.is_held());
     next.renew().await.expect("still ours, says the store");

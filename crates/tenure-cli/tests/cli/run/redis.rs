@@ -114,7 +114,8 @@ fn away_while_it_waits_it_keeps_its_place_or_gives_up_after_a_ttl() {
     assert_eq!(holder.finish().code, 0);
     let done = patient.finish();
     assert_eq!((done.code, done.stdout.as_str()), (0, "in\n"), "{done:?}");
-    assert_eq!(place.leftovers(), [""; 0]);
+    // The one that gave up could not leave the queue: if it was heard of a moment ago, it is given its turn, and a second to take it.
+    eventually("nothing is left", || place.leftovers().is_empty());
 }
 
 // B4, R1.5

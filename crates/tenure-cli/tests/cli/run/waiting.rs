@@ -216,15 +216,16 @@ fn more_is_said_or_nothing() {
     let holder = place.start_script(&["-v"], "echo $TENURE_FENCE > fence; echo $$ > pid; sleep 600");
     place.pid("pid");
     let waiting = place.start(&["run", "--verbose", "name", "true"]);
+    eventually("it says that it waits", || waiting.said().contains("tenure: waiting for `name`\n"));
     let busy = place.end(&["run", "-q", "-n", "name", "true"]);
     assert_eq!((busy.code, busy.stderr.as_str()), (75, ""));
     holder.signal(Signal::TERM);
     let held = holder.finish().stderr;
-    let lines: Vec<&str> = held.lines().collect();
+    // On a busy machine a free name is waited for, too.
+    let lines: Vec<&str> = held.lines().filter(|line| *line != "tenure: waiting for `name`").collect();
     let acquired = format!("tenure: acquired `name` with fence {}, after ", place.read("fence").trim());
-    assert!(lines.len() == 3 && lines[0] == "tenure: waiting for `name`", "{held}");
-    assert!(lines[1].starts_with(&acquired), "{held}");
-    assert!(lines[2].starts_with("tenure: gave `name` back, held for "), "{held}");
+    assert!(lines.len() == 2 && lines[0].starts_with(&acquired), "{held}");
+    assert!(lines[1].starts_with("tenure: gave `name` back, held for "), "{held}");
     let waited = waiting.finish().stderr;
     assert!(
         waited.starts_with("tenure: waiting for `name`\n") && waited.contains("tenure: acquired"),
