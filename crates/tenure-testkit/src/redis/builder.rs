@@ -2,7 +2,7 @@
 
 use super::clock::Clock;
 use super::directory::Directory;
-use super::port;
+use super::port::Port;
 use super::server::RedisServer;
 use super::tls::Tls;
 use std::fmt::Write as _;
@@ -61,11 +61,11 @@ impl Builder {
     pub fn start(self) -> RedisServer {
         for _ in 0..ATTEMPTS {
             let directory = Directory::new();
-            let port = port::free();
+            let port = Port::free();
             let clock = self.has_clock.then(|| Clock::new(directory.path()));
             let is_tls = !self.tls_names.is_empty();
-            let tls = is_tls.then(|| Tls::issue(directory.path(), port::free(), &self.tls_names));
-            std::fs::write(directory.file("redis.conf"), self.lines(port, tls.as_ref()))
+            let tls = is_tls.then(|| Tls::issue(directory.path(), Port::free(), &self.tls_names));
+            std::fs::write(directory.file("redis.conf"), self.lines(port.number(), tls.as_ref()))
                 .expect("a configuration");
             let password = self.settings.iter().rfind(|(name, _)| name == "requirepass");
             let password = password.map(|(_, value)| value.clone());

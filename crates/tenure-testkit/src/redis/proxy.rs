@@ -16,7 +16,6 @@ mod rules;
 pub use journal::Step;
 pub use rules::{Fault, named};
 
-use super::port;
 use super::server::RedisServer;
 use journal::Journal;
 use listener::{Listener, Mode, Order};
@@ -61,7 +60,7 @@ impl Proxy {
         let (ready, is_ready) = channel();
         let shared = Arc::clone(&network);
         let run = move || {
-            let listener = Listener::new(port::free, shared);
+            let listener = Listener::new(shared);
             ready.send(listener.port()).expect("somebody waits");
             listener.run(incoming);
         };

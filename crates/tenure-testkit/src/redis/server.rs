@@ -8,6 +8,7 @@ use super::client::Client;
 use super::clock::Clock;
 use super::directory::Directory;
 use super::launch;
+use super::port::Port;
 use super::resp::Reply;
 use super::tls::Tls;
 use rustix::process::{Pid, Signal, kill_process};
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct RedisServer {
     child: Mutex<Child>,
-    port: u16,
+    port: Port,
     password: Option<String>,
     tls: Option<Tls>,
     clock: Option<Clock>,
@@ -49,7 +50,7 @@ impl RedisServer {
     /// Nothing when somebody else has the port.
     pub(super) fn launch(
         directory: Directory,
-        port: u16,
+        port: Port,
         password: Option<String>,
         tls: Option<Tls>,
         clock: Option<Clock>,
@@ -66,13 +67,13 @@ impl RedisServer {
     /// As a domain is opened with, and as clients of Redis understand it.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://127.0.0.1:{}", self.port())
     }
 
     /// Its port on 127.0.0.1, the same after a restart.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// Its local socket.
@@ -93,7 +94,7 @@ impl RedisServer {
     /// When it was started without [`Builder::tls`]; so do the other methods about TLS.
     #[must_use]
     pub fn tls_port(&self) -> u16 {
-        self.tls().port
+        self.tls().port.number()
     }
 
     /// Its port for TLS, as a URL.

@@ -4,18 +4,19 @@
 //! them is another implementation. Each server has an authority of its own, so that the one of another server is a wrong one.
 
 use super::launch;
+use super::port::Port;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[derive(Debug)]
 pub(super) struct Tls {
-    pub(super) port: u16,
+    pub(super) port: Port,
     directory: PathBuf,
 }
 
 impl Tls {
     /// For a server that is known by `names`, such as `DNS:localhost` or `IP:127.0.0.1`.
-    pub(super) fn issue(directory: &Path, port: u16, names: &[String]) -> Self {
+    pub(super) fn issue(directory: &Path, port: Port, names: &[String]) -> Self {
         let tls = Tls { port, directory: directory.to_owned() };
         let authority =
             ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign"].map(String::from);
@@ -32,7 +33,7 @@ impl Tls {
     /// The lines of redis.conf. Clients may have a certificate and need not.
     pub(super) fn settings(&self) -> [(&'static str, String); 5] {
         [
-            ("tls-port", self.port.to_string()),
+            ("tls-port", self.port.number().to_string()),
             ("tls-ca-cert-file", "ca.crt".into()),
             ("tls-cert-file", "server.crt".into()),
             ("tls-key-file", "server.key".into()),

@@ -16,7 +16,7 @@ use crate::doomed;
 struct OneServer {
     server: Arc<RedisServer>,
     /// What is still at work for a case that is over may find the next one's server at its port: it finds other names there.
-    prefix: u64,
+    prefix: String,
     credentials: &'static str,
     killer: Option<Killer>,
     /// A guard or a task may outlive its client: nobody's line ends before the case.
@@ -28,7 +28,7 @@ impl OneServer {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         OneServer {
             server: Arc::new(RedisServer::start()),
-            prefix: NEXT.fetch_add(1, Ordering::Relaxed),
+            prefix: format!("case-{}-{}:", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)),
             credentials: "",
             killer: None,
             lines: Mutex::default(),
@@ -53,7 +53,7 @@ impl OneServer {
     }
 
     fn url(&self, port: u16) -> String {
-        format!("redis://{}127.0.0.1:{port}?prefix=case-{}:", self.credentials, self.prefix)
+        format!("redis://{}127.0.0.1:{port}?prefix={}", self.credentials, self.prefix)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Network;
 use super::connection;
+use crate::redis::port::Port;
 use rustix::net::{Shutdown, listen, shutdown};
 use std::io;
 use std::net::Ipv4Addr;
@@ -30,27 +31,29 @@ pub(super) struct Order {
 
 pub(super) struct Listener {
     runtime: Runtime,
+    port: Port,
     socket: TcpListener,
     network: Arc<Network>,
 }
 
 impl Listener {
-    pub(super) fn new(choose: impl Fn() -> u16, network: Arc<Network>) -> Self {
+    pub(super) fn new(network: Arc<Network>) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let socket = runtime.block_on(async {
+        let (port, socket) = runtime.block_on(async {
             loop {
-                match bind(choose()).await {
-                    Ok(socket) => return socket,
+                let port = Port::free();
+                match bind(port.number()).await {
+                    Ok(socket) => return (port, socket),
                     Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
                     Err(e) => panic!("no port for the proxy: {e}"),
                 }
             }
         });
-        Listener { runtime, socket, network }
+        Listener { runtime, port, socket, network }
     }
 
     pub(super) fn port(&self) -> u16 {
-        self.socket.local_addr().expect("an address").port()
+        self.port.number()
     }
 
     /// Until nobody can give orders any more.
