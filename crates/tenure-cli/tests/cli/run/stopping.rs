@@ -128,14 +128,14 @@ fn done_after_the_loss_is_lost() {
 #[test]
 fn a_lost_lease_stops_the_command_in_time() {
     let place = Place::new();
-    let ttl = Duration::from_secs(4);
+    let ttl = Duration::from_secs(8);
     let script = r#"
         sh -c 'trap "echo TERM >> got; exit" TERM; echo > ready; while :; do sleep .01; done' &
         trap "echo TERM >> got; exit 3" TERM
         while ! [ -e ready ]; do sleep .01; done
         echo $$ > pid
         while :; do sleep .01; done"#;
-    let running = place.start_script(&["--ttl", "4s"], script);
+    let running = place.start_script(&["--ttl", "8s"], script);
     place.pid("pid");
     let removed = Instant::now();
     fs::remove_dir_all(place.locks()).unwrap();
@@ -170,7 +170,7 @@ fn what_does_not_end_when_asked_is_killed_in_time() {
 #[test]
 fn a_short_lease_is_renewed_for_long() {
     let place = Place::new();
-    let done = place.start_script(&["--ttl", "500ms"], "sleep 2").finish();
+    let done = place.start_script(&["--ttl", "1s"], "sleep 4").finish();
     assert_eq!((done.code, done.stderr.as_str()), (0, ""));
 }
 
