@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::exit_code;
 use crate::json;
 use crate::stdout;
-use crate::text::escaped;
+use crate::text::{escaped, rough};
 
 pub(crate) use self::refusal::{busy, enclosing};
 pub(crate) use self::usage::usage;
@@ -154,6 +154,12 @@ pub(crate) fn refused_by_system(error: &std::io::Error) {
         _ => "",
     };
     say(format_args!("operating system refused what is needed to start a command: {error}{fix}"));
+}
+
+/// Says that a name was acquired, with `-v`.
+pub(crate) fn acquired(guard: &tenure::Guard, waited: Duration) {
+    let (name, fence) = (escaped(guard.name()), guard.fence());
+    say_more(format_args!("acquired `{name}` with fence {fence}, after {}", rough(waited)));
 }
 
 /// Says that a name was not given back, and what becomes of it.

@@ -231,6 +231,14 @@ impl Mask {
     }
 }
 
+/// The signals that ask a process to end.
+pub(crate) const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+
+/// Those of them that this process was not started to ignore.
+pub(crate) fn heeded_endings() -> impl Iterator<Item = Signal> {
+    ENDING.into_iter().filter(|signal| !is_ignored(*signal))
+}
+
 /// Whether this process was started with the signal ignored, as nohup(1) does.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();

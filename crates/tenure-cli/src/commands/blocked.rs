@@ -24,8 +24,7 @@ pub(crate) struct Blocked {
 
 impl Blocked {
     fn new() -> io::Result<Self> {
-        let endings = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
-        let mask = Mask::of(endings.into_iter().filter(|signal| !sys::is_ignored(*signal)));
+        let mask = Mask::of(sys::heeded_endings());
         let signals = SignalFd::new(&mask)?;
         Ok(Blocked { signals, before: mask.block(), came: None })
     }

@@ -12,9 +12,8 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 use super::waiting::{self, Outcome, Screen, Wait};
 use crate::args;
-use crate::output::say_more;
+use crate::output;
 use crate::sys;
-use crate::text::{escaped, rough};
 
 /// How long to try to leave the queue, or to give back what nobody wants any more.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
@@ -45,8 +44,7 @@ pub(crate) async fn obtain(
     };
     match outcome {
         Outcome::Acquired(guard, waited) => {
-            let (name, fence) = (escaped(wait.name), guard.fence());
-            say_more(format_args!("acquired `{name}` with fence {fence}, after {}", rough(waited)));
+            output::acquired(&guard, waited);
             Ok(Obtained::Held { guard, waited })
         }
         outcome => {
@@ -67,10 +65,8 @@ pub(crate) struct Endings(Vec<(Signal, Stream)>);
 
 impl Endings {
     pub(crate) fn new() -> io::Result<Self> {
-        let all = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
-        let heeded = all.into_iter().filter(|signal| !sys::is_ignored(*signal));
         let stream = |number: Signal| Ok((number, signal(SignalKind::from_raw(number.as_raw()))?));
-        heeded.map(stream).collect::<io::Result<_>>().map(Endings)
+        sys::heeded_endings().map(stream).collect::<io::Result<_>>().map(Endings)
     }
 
     /// The next one. Dropping the future loses none.

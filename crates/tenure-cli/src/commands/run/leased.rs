@@ -35,12 +35,7 @@ impl Minder<'_> {
         if !limits.ignores_loss() {
             self.watch.follow(&plan);
         }
-        say_more(format_args!(
-            "acquired `{}` with fence {}, after {}",
-            escaped(guard.name()),
-            guard.fence(),
-            rough(waited)
-        ));
+        output::acquired(&guard, waited);
         let child = match self.start(&guard, waited, &events).await {
             Ok(child) => child,
             Err(why) => {
@@ -160,10 +155,7 @@ async fn give_back(guard: Guard, before: &str) -> bool {
         Ok(Release::Taken { by }) => format!("and {} holds it now", escaped(&by.to_string())),
         Ok(_) => "and nobody holds it now".to_owned(),
         Err(returned) => {
-            let error = escaped(&returned.error.to_string());
-            say(format_args!(
-                "`{name}` could not be given back, and is free when its lease has ended: {error}"
-            ));
+            output::not_given_back(returned.guard.name(), &returned.error);
             return true;
         }
     };

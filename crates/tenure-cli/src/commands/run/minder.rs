@@ -7,7 +7,6 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::pin::pin;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getpgid, setpgid};
 use tenure::{Domain, Error};
@@ -19,13 +18,11 @@ use super::signals::{self, Event, Events};
 use super::tree;
 use super::watch::Watch;
 use crate::address::Source;
+use crate::commands::obtain;
 use crate::commands::waiting::{self, Outcome, Screen, Wait};
 use crate::exit_code;
 use crate::output;
 use crate::sys::Mask;
-
-/// How long to try to leave the queue.
-const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
 
 /// What the minder has from before it was forked off.
 pub(crate) struct Minder<'a> {
@@ -74,12 +71,12 @@ impl Minder<'_> {
             Ok(Ok(Outcome::Acquired(guard, waited))) => self.run(guard, waited, events).await,
             Ok(Ok(outcome)) => {
                 // First, for stderr may be halted: a place that is kept holds up others.
-                self.leave_queue().await;
+                obtain::part(&self.domain).await;
                 Verdict::refused(waiting::refused(&wait, &self.run.domain, &outcome), &outcome)
             }
             Ok(Err(error)) => self.failed(&error),
             Err(Interrupted(signal)) => {
-                self.leave_queue().await;
+                obtain::part(&self.domain).await;
                 Verdict::new(Kind::Interrupted, exit_code::by_signal(signal.as_raw()))
             }
         })
@@ -115,11 +112,6 @@ impl Minder<'_> {
                 outcome = &mut acquiring => return Ok(outcome),
             }
         }
-    }
-
-    /// What was left in the queue is taken back in the background, and waited for here; a store that hangs forgets it by itself.
-    async fn leave_queue(&self) {
-        let _ = tokio::time::timeout(LONGEST_FAREWELL, self.domain.close()).await;
     }
 
     pub(crate) fn failed(&self, error: &Error) -> Verdict {

@@ -34,7 +34,7 @@ pub(crate) fn forwarded() -> impl Iterator<Item = Signal> {
 
 /// Whether whoever sends it wants a process to end.
 pub(crate) fn ends_a_process(signal: Signal) -> bool {
-    [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&signal)
+    sys::ENDING.contains(&signal)
 }
 
 /// Something that the minder hears of.

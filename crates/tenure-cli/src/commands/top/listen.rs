@@ -13,10 +13,8 @@ use rustix::process::Signal;
 
 use super::{Event, screen};
 use crate::exit_code;
-use crate::sys::{Mask, SignalFd};
+use crate::sys::{ENDING, Mask, SignalFd};
 
-/// Those that end it.
-const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
 /// How long the loop has to end after one. It may hang in a write: the terminal was halted, or its other end is stuck.
 const GRACE: Duration = Duration::from_secs(1);
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 
-use crate::support::{Place, eventually, lives, state};
+use crate::support::{Finished, Place, Running, eventually, lives, state};
 
 /// A command that ends with nothing less than KILL, and neither do its children: one in its group, one in a session of its own that
 /// lost its parent.
@@ -124,6 +124,18 @@ fn done_after_the_loss_is_lost() {
     place.assert_nothing_left();
 }
 
+/// The directory is removed under the command, which is gone before its lease could have expired.
+#[track_caller]
+fn lose_directory(place: &Place, running: Running, ttl: Duration) -> Finished {
+    place.pid("pid");
+    let removed = Instant::now();
+    fs::remove_dir_all(place.locks()).unwrap();
+    let done = running.finish();
+    assert!(removed.elapsed() < ttl, "gone before the lease could have expired: {:?}", removed.elapsed());
+    assert_eq!(done.code, 79, "{done:?}");
+    done
+}
+
 // B4, R1.5
 #[test]
 fn a_lost_lease_stops_the_command_in_time() {
@@ -136,12 +148,7 @@ fn a_lost_lease_stops_the_command_in_time() {
         echo $$ > pid
         while :; do sleep .01; done"#;
     let running = place.start_script(&["--ttl", "8s"], script);
-    place.pid("pid");
-    let removed = Instant::now();
-    fs::remove_dir_all(place.locks()).unwrap();
-    let done = running.finish();
-    assert!(removed.elapsed() < ttl, "gone before the lease could have expired: {:?}", removed.elapsed());
-    assert_eq!(done.code, 79, "{done:?}");
+    let done = lose_directory(&place, running, ttl);
     assert!(done.stderr.contains("tenure: lease on `name` "), "{done:?}");
     assert!(done.stderr.contains("locks could not be opened: no such file"), "what is wrong: {done:?}");
     assert_eq!(place.read("got"), "TERM\nTERM\n", "the command and its child were asked to end");
@@ -155,12 +162,7 @@ fn what_does_not_end_when_asked_is_killed_in_time() {
     let place = Place::new();
     let ttl = Duration::from_secs(4);
     let running = place.start_script(&["--ttl", "4s"], STUBBORN);
-    place.pid("pid");
-    let removed = Instant::now();
-    fs::remove_dir_all(place.locks()).unwrap();
-    let done = running.finish();
-    assert!(removed.elapsed() < ttl, "gone before the lease could have expired: {:?}", removed.elapsed());
-    assert_eq!(done.code, 79, "{done:?}");
+    let done = lose_directory(&place, running, ttl);
     assert!(done.stderr.contains("tenure: command did not end in time and is killed"), "{done:?}");
     assert!(place.is_lifeless());
     place.assert_nothing_left();
