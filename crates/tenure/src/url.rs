@@ -262,11 +262,13 @@ pub(crate) struct Inner {
     degrade: Degrade,
 }
 
-#[expect(dead_code, reason = "read by the stores that are not compiled in")]
 impl Inner {
-    /// Always a file URL.
-    pub(crate) fn url(&self) -> &DomainUrl {
-        &self.url
+    /// The directory; the default one for `None`.
+    pub(crate) fn dir(&self) -> (Option<PathBuf>, bool) {
+        match self.url.target() {
+            Target::File { dir, network_fs_allowed } => (dir.clone(), *network_fs_allowed),
+            Target::Memory { .. } | Target::Redis(_) => unreachable!("checked when it was parsed"),
+        }
     }
 
     pub(crate) fn degrade(&self) -> Degrade {
