@@ -77,6 +77,11 @@ pub(crate) fn say_more(fact: impl Display) {
     }
 }
 
+/// What is said of a lease that excludes this machine only.
+pub(crate) fn degraded(name: &str) -> String {
+    format!("outer store is out of reach: `{}` is held on this machine only", crate::text::escaped(name))
+}
+
 /// Says what went wrong. What is wrong with the command line is said with `-q`, too: nothing else tells whoever wrote it.
 pub(crate) fn failed(code: u8, why: impl Display) {
     if code == exit_code::USAGE { insist(why) } else { say(why) }

@@ -222,7 +222,21 @@ impl Tenure {
         self.0.lease.clock.wall() + self.remaining()
     }
 
-    /// Whether the lease excludes fewer others than it was asked to, because a part of a layered store is out of reach.
+    /// Whether the lease excludes the processes of this machine only, because the outer store of a [layered
+    /// domain](crate::Domain::layered) is out of reach and may be ([`Degrade::Allow`](crate::Degrade::Allow)). False in every other domain.
+    ///
+    /// It can change while the lease is held: it becomes true when a renewal does not reach the outer store, and false when a later one finds
+    /// the lease still there. One that was acquired without the outer store, or has ended there, stays degraded until it is released.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// let domain = tenure::Domain::open("memory:").await?;
+    /// assert!(!domain.lock("orders/42").acquire().await?.degraded());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn degraded(&self) -> bool {
         self.0.lease.degraded.load(Ordering::Acquire)

@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 use super::waiting::{self, Outcome, Screen, Wait};
 use crate::args;
-use crate::output::say_more;
+use crate::output::{self, say_if_heard, say_more};
 use crate::sys;
 use crate::text::{escaped, rough};
 
@@ -47,6 +47,9 @@ pub(crate) async fn obtain(
         Outcome::Acquired(guard, waited) => {
             let (name, fence) = (escaped(wait.name), guard.fence());
             say_more(format_args!("acquired `{name}` with fence {fence}, after {}", rough(waited)));
+            if guard.degraded() {
+                say_if_heard(output::degraded(wait.name));
+            }
             Ok(Obtained::Held { guard, waited })
         }
         outcome => {

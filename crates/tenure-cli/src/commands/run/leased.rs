@@ -15,7 +15,7 @@ use super::minder::Minder;
 use super::report::{Kind, Verdict};
 use super::signals::Events;
 use crate::exit_code;
-use crate::output::{self, say, say_more};
+use crate::output::{self, say, say_at_once, say_more};
 use crate::text::{escaped, rough};
 
 /// How long to ask what is wrong with a store.
@@ -41,6 +41,10 @@ impl Minder<'_> {
             guard.fence(),
             rough(waited)
         ));
+        if guard.degraded() {
+            facts.note_degraded();
+            say_at_once(output::degraded(guard.name()));
+        }
         let child = match self.start(&guard, waited, &events).await {
             Ok(child) => child,
             Err(why) => {
@@ -93,7 +97,7 @@ impl Minder<'_> {
         if let Some(lifeline) = &lifeline {
             events.give_lifeline(lifeline);
         }
-        let environment = environment::of_command(self.run, self.source, guard.fence(), waited);
+        let environment = environment::of_command(self.run, self.source, guard, waited);
         Child::start(self.run, environment, self.group, self.mask, lifeline.as_ref(), &self.watch.facts)
             .map_err(NotStarted::BySystem)
     }

@@ -12,6 +12,7 @@
 //! translated.
 
 mod bids;
+mod force;
 mod steps;
 
 use std::os::fd::OwnedFd;
@@ -157,6 +158,15 @@ impl Pair {
     /// Whether what was asked of the outer store is done without it.
     fn may_go_on_without(&self, error: &Error) -> bool {
         self.degrade == Degrade::Allow && error.kind() == ErrorKind::Unavailable
+    }
+
+    fn seen(&self, answer: Result<Reply, Error>) -> Result<Reply, Error> {
+        // Where it is asked again at once, it will be heard of.
+        let is_news = |error: &Error| self.degrade == Degrade::Allow || !error.is_worth_asking_again();
+        if answer.as_ref().err().is_none_or(is_news) {
+            self.saw_outer(answer.as_ref().err());
+        }
+        answer
     }
 
     /// The outer store answered, or did not: told once for every change.

@@ -6,16 +6,19 @@
 use std::time::Duration;
 
 use super::Pair;
+use crate::backoff::Backoff;
+use crate::clock::Moment;
 use crate::error::Error;
 use crate::name::Name;
 use crate::owner::Token;
 use crate::record::{BEAT, Op, Reply, Wait};
 use crate::url::Degrade;
 
-/// How long an inner lease lasts at least while the outer one is waited for: several beats.
-const WHILE_WAITING: Duration = Duration::from_secs(3);
+/// How long an inner lease lasts while the outer one is asked and waited for: three beats, and no longer, whatever the ttl. Whoever is cut off
+/// from the outer store meanwhile keeps the others of its machine waiting for so long.
+const WHILE_WAITING: Duration = Duration::from_millis(1_250);
 /// How long the outer store may be silent, at the most, before it is gone on without.
-const LONGEST_SILENCE: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(1);
 
 /// What an acquire asks for.
 struct Ask {
@@ -28,6 +31,9 @@ struct Ask {
 
 impl Pair {
     pub(super) async fn execute(&self, name: &Name, op: Op) -> Result<Reply, Error> {
+        if let Some(reply) = self.refused_ticket(name, &op).await? {
+            return Ok(reply);
+        }
         match op {
             Op::Acquire { token, ttl, wait, floor, not_after, polls: _ } => {
                 self.acquire(name, Ask { token, ttl, wait, floor, not_after }).await
@@ -37,15 +43,7 @@ impl Pair {
                 self.renew(name, &token, ttl, op).await
             }
             Op::Release { token, used } => self.release(name, token, used).await,
-            Op::Leave { ref token } | Op::Death { ref token } => {
-                self.bids.end(token);
-                let outside = self.outside(name, op.clone(), LONGEST_SILENCE).await;
-                self.inside(name, op).await?;
-                match outside {
-                    Err(error) if !self.may_go_on_without(&error) => Err(error),
-                    _ => Ok(Reply::Done),
-                }
-            }
+            Op::Leave { .. } | Op::Death { .. } => self.leave(name, op).await,
             Op::Raise { ref token, .. } => match self.outside(name, op.clone(), LONGEST_SILENCE).await? {
                 Reply::Granted { fence } => self.write_back(name, token, fence).await,
                 reply => Ok(reply),
@@ -56,46 +54,82 @@ impl Pair {
         }
     }
 
-    async fn inside(&self, name: &Name, op: Op) -> Result<Reply, Error> {
+    pub(super) async fn leave(&self, name: &Name, op: Op) -> Result<Reply, Error> {
+        if let Op::Leave { token } | Op::Death { token } = &op {
+            self.bids.end(token);
+        }
+        // A silent outer store must not keep the inner lease from those of this machine.
+        let limit = self.clock.now() + LONGEST_SILENCE;
+        let outside = self.seen(self.ask_outside(name, op.clone(), Some(limit)).await);
+        self.inside(name, op).await?;
+        match outside {
+            Err(error) if !self.may_go_on_without(&error) => Err(error),
+            _ => Ok(Reply::Done),
+        }
+    }
+
+    pub(super) async fn inside(&self, name: &Name, op: Op) -> Result<Reply, Error> {
         Ok(self.inner.execute(name, op).await?.reply)
     }
 
-    /// Asks the outer store. Where it can be gone on without, its silence must end before whoever asked gives up.
-    async fn outside(&self, name: &Name, op: Op, silence: Duration) -> Result<Reply, Error> {
-        let asked = self.outer.execute(name, op);
-        let answer = match self.degrade {
-            Degrade::Never => asked.await,
-            Degrade::Allow => {
-                let limit = self.clock.now() + silence.min(LONGEST_SILENCE);
-                self.clock.until(limit, asked).await.unwrap_or_else(|| {
-                    Err(Error::unanswered(format!(
-                        "outer store did not answer within {silence:?}; is it cut off?"
-                    )))
-                })
+    /// Asks the outer store. Where it can be gone on without, it is asked again while that breaks off, and its silence must end before whoever
+    /// asked gives up: one reply that is lost is no outage.
+    pub(super) async fn outside(&self, name: &Name, op: Op, silence: Duration) -> Result<Reply, Error> {
+        if self.degrade == Degrade::Never {
+            return self.seen(self.ask_outside(name, op, None).await);
+        }
+        let limit = self.clock.now() + silence.min(LONGEST_SILENCE);
+        let mut backoff = Backoff::new();
+        loop {
+            let answer = self.ask_outside(name, op.clone(), Some(limit)).await;
+            let again = self.clock.now() + backoff.pause();
+            match &answer {
+                // An outage that is known is not waited out.
+                Err(error)
+                    if error.is_worth_asking_again() && again < limit && self.outer.outage().is_none() =>
+                {
+                    self.clock.sleep_until(again).await;
+                }
+                _ => return self.seen(answer),
             }
+        }
+    }
+
+    /// Asks the outer store once.
+    async fn ask_outside(&self, name: &Name, op: Op, limit: Option<Moment>) -> Result<Reply, Error> {
+        let asked = self.outer.execute(name, op);
+        let answer = match limit {
+            None => asked.await,
+            Some(limit) => self.clock.until(limit, asked).await.unwrap_or_else(|| {
+                Err(Error::unanswered("outer store did not answer in time; is it overloaded or cut off?"))
+            }),
         };
-        self.saw_outer(answer.as_ref().err());
         Ok(answer?.reply)
+    }
+
+    /// An error where the outer store may not be missed and is known to be out of reach.
+    pub(super) fn refuse_in_outage(&self) -> Result<(), Error> {
+        match self.outer.outage().filter(|_| self.degrade == Degrade::Never) {
+            None => Ok(()),
+            Some(error) => {
+                self.saw_outer(Some(&error));
+                Err(error)
+            }
+        }
     }
 
     async fn acquire(&self, name: &Name, ask: Ask) -> Result<Reply, Error> {
         // Whoever can't get the outer one must not keep others from the inner one.
-        if self.degrade == Degrade::Never
-            && let Some(error) = self.outer.outage()
-        {
-            self.saw_outer(Some(&error));
-            return Err(error);
-        }
+        self.refuse_in_outage()?;
         let standing = self.bids.standing(&ask.token);
         let wait = |place: Option<u64>| match (ask.wait, place) {
             (Wait::No, _) => Wait::No,
             (_, Some(place)) => Wait::Keep { place },
             (_, None) => Wait::Join,
         };
-        let ttl = if ask.wait == Wait::No { ask.ttl } else { ask.ttl.max(WHILE_WAITING) };
         let inner = Op::Acquire {
             token: ask.token.clone(),
-            ttl,
+            ttl: WHILE_WAITING,
             wait: wait(standing.inner),
             polls: false,
             floor: ask.floor,
@@ -110,7 +144,10 @@ impl Pair {
                 // Its inner lease ended while it waited outside: whoever has it now must not find this one ahead there.
                 if standing.outer.is_some() {
                     self.bids.change(&ask.token, |standing| standing.outer = None);
-                    self.outside(name, Op::Leave { token: ask.token }, LONGEST_SILENCE).await?;
+                    match self.outside(name, Op::Leave { token: ask.token }, LONGEST_SILENCE).await {
+                        Err(error) if !self.may_go_on_without(&error) => return Err(error),
+                        _ => {}
+                    }
                 }
                 return Ok(reply);
             }
@@ -127,7 +164,10 @@ impl Pair {
         match self.outside(name, outer, left / 2).await {
             Ok(Reply::Granted { fence }) => {
                 self.bids.end(&ask.token);
-                self.write_back(name, &ask.token, fence).await
+                match self.write_back(name, &ask.token, fence).await? {
+                    Reply::Granted { .. } => self.lengthen_inside(name, ask.token, ask.ttl, fence).await,
+                    reply => Ok(reply),
+                }
             }
             Ok(reply @ Reply::Waiting { place, .. }) => {
                 self.bids.change(&ask.token, |standing| standing.outer = Some(place));
@@ -141,7 +181,7 @@ impl Pair {
                 self.bids.change(&ask.token, |standing| {
                     (standing.inner, standing.outer, standing.is_degraded) = (None, None, true);
                 });
-                Ok(Reply::Granted { fence })
+                self.lengthen_inside(name, ask.token, ask.ttl, fence).await
             }
             Err(error) => {
                 // Whoever beats asks again, or leaves.
@@ -153,15 +193,35 @@ impl Pair {
         }
     }
 
+    /// Makes a lease of what was held while the outer store was asked.
+    async fn lengthen_inside(
+        &self,
+        name: &Name,
+        token: Token,
+        ttl: Duration,
+        fence: u64,
+    ) -> Result<Reply, Error> {
+        match self.inside(name, Op::Renew { token: token.clone(), ttl }).await? {
+            Reply::Done => Ok(Reply::Granted { fence }),
+            _ => self.too_late(name, token).await,
+        }
+    }
+
+    /// The inner lease ended before all was done: whoever asked took too long.
+    async fn too_late(&self, name: &Name, token: Token) -> Result<Reply, Error> {
+        self.leave(name, Op::Leave { token }).await?;
+        Ok(Reply::TooLate)
+    }
+
     /// Gives the inner lease back: the other one was not to be had.
-    async fn undo(&self, name: &Name, token: Token) -> Result<(), Error> {
+    pub(super) async fn undo(&self, name: &Name, token: Token) -> Result<(), Error> {
         self.bids.end(&token);
         self.inside(name, Op::Leave { token }).await?;
         Ok(())
     }
 
     /// The inner record learns which fences the outer one gave (I3).
-    async fn write_back(&self, name: &Name, token: &Token, fence: u64) -> Result<Reply, Error> {
+    pub(super) async fn write_back(&self, name: &Name, token: &Token, fence: u64) -> Result<Reply, Error> {
         let op = Op::Raise { token: token.clone(), fence };
         let reply = self.inside(name, op).await?;
         if let Reply::Granted { fence: start } = reply
@@ -169,150 +229,75 @@ impl Pair {
         {
             return Ok(reply);
         }
-        // It ended in between.
-        let op = Op::Leave { token: token.clone() };
-        self.inside(name, op.clone()).await?;
-        self.outside(name, op, LONGEST_SILENCE).await?;
-        Err(Error::unavailable("inner lease ended while the outer one was asked for; try again"))
+        self.too_late(name, token.clone()).await
     }
 
+    /// Outer first: where it is out of reach and must not be, the inner lease ends no later than it would alone.
     async fn renew(&self, name: &Name, token: &Token, ttl: Duration, op: Op) -> Result<Reply, Error> {
-        let inner = self.inside(name, op.clone()).await?;
-        if inner != Reply::Done {
-            return Ok(inner);
+        let is_degraded = match self.outside(name, op.clone(), ttl / 8).await {
+            Ok(Reply::Done) => false,
+            Ok(Reply::NotHeld { holder }) if self.outlives_outer(token, holder.as_ref()) => true,
+            Ok(reply) => return Ok(reply),
+            Err(error) if self.may_go_on_without(&error) => true,
+            Err(error) => return Err(error),
+        };
+        let inner = self.inside(name, op).await?;
+        if inner == Reply::Done {
+            self.bids.change(token, |standing| standing.is_degraded = is_degraded);
         }
-        match self.outside(name, op, ttl / 8).await {
-            Ok(Reply::Done) => {
-                self.bids.change(token, |standing| standing.is_degraded = false);
-                Ok(Reply::Done)
-            }
-            Ok(Reply::NotHeld { .. }) if self.bids.is_degraded(token) => Ok(Reply::Done),
-            Ok(reply) => Ok(reply),
-            Err(error) if self.may_go_on_without(&error) => {
-                self.bids.change(token, |standing| standing.is_degraded = true);
-                Ok(Reply::Done)
-            }
-            Err(error) => Err(error),
-        }
+        Ok(inner)
+    }
+
+    /// Whether a lease that the outer store does not know counts by the inner one alone: one that was degraded before; or one of another client,
+    /// of which that is not known here, where nobody else holds the name.
+    fn outlives_outer(&self, token: &Token, holder: Option<&Token>) -> bool {
+        let may_have_been = self.degrade == Degrade::Allow && self.is_foreign(token) && holder.is_none();
+        self.bids.is_degraded(token) || may_have_been
+    }
+
+    /// Whether it is of another client: one that was detached.
+    pub(super) fn is_foreign(&self, token: &Token) -> bool {
+        token.session().as_ref() != Some(self.inner.session().id())
     }
 
     /// Outer first: nobody may have the inner lease and find the outer one still taken by the one before on its own machine.
     async fn release(&self, name: &Name, token: Token, used: u64) -> Result<Reply, Error> {
         let op = || Op::Release { token: token.clone(), used };
-        let outer = match self.outside(name, op(), LONGEST_SILENCE).await {
+        let outer = match self.release_outside(name, op()).await {
             Ok(reply) => reply,
             Err(error) if self.may_go_on_without(&error) => Reply::Done,
             Err(error) => return Err(error),
         };
-        let was_degraded = self.bids.end(&token).is_degraded;
+        let outlives =
+            matches!(&outer, Reply::NotHeld { holder } if self.outlives_outer(&token, holder.as_ref()));
         let inner = self.inside(name, op()).await?;
+        let was_degraded = self.bids.end(&token).is_degraded || outlives;
         Ok(if inner == Reply::Done && !was_degraded { outer } else { inner })
     }
 
-    /// Outer first: where it is out of reach, or refuses, nobody on this machine loses anything.
-    async fn seize(&self, name: &Name, op: Op) -> Result<Reply, Error> {
-        let (Op::Adopt { token, not_after, .. } | Op::TakeOver { token, not_after, .. }) = &op else {
-            unreachable!("only for what takes a lease past the queue");
-        };
-        let (token, left) = (token.clone(), self.time_left(*not_after));
-        let outer = match self.outside(name, self.with(op.clone(), None, true), left / 2).await {
-            Ok(Reply::Granted { fence }) => Some(fence),
-            Ok(reply) => return Ok(reply),
-            Err(error) if self.may_go_on_without(&error) => None,
-            Err(error) => return Err(error),
-        };
-        let inner = match self.inside(name, self.with(op, outer, false)).await? {
-            Reply::Granted { fence } => fence,
-            reply => {
-                self.outside(name, Op::Leave { token }, LONGEST_SILENCE).await?;
-                return Ok(reply);
-            }
-        };
-        let Some(_) = outer else {
-            self.bids.change(&token, |standing| standing.is_degraded = true);
-            return Ok(Reply::Granted { fence: inner });
-        };
-        match self.outside(name, Op::Raise { token: token.clone(), fence: inner }, left / 2).await? {
-            Reply::Granted { fence } => self.write_back(name, &token, fence).await,
-            // Another one seized it in between.
-            reply => {
-                self.undo(name, token).await?;
-                Ok(reply)
-            }
+    /// As [`outside`](Self::outside), but that what is gone after an answer that did not come was given back by that request.
+    async fn release_outside(&self, name: &Name, op: Op) -> Result<Reply, Error> {
+        if self.degrade == Degrade::Never {
+            return self.seen(self.ask_outside(name, op, None).await);
         }
-    }
-
-    /// An operation that seizes, as it goes to one of the stores.
-    fn with(&self, mut op: Op, seen: Option<u64>, is_outer: bool) -> Op {
-        if let Op::Adopt { floor, not_after, .. } | Op::TakeOver { floor, not_after, .. } = &mut op {
-            *floor = (*floor).max(seen.unwrap_or(0));
-            if is_outer {
-                *not_after = self.translated(*not_after);
+        let limit = self.clock.now() + LONGEST_SILENCE;
+        self.seen(match self.ask_outside(name, op.clone(), Some(limit)).await {
+            Err(error) if error.may_have_run() && self.clock.now() < limit => {
+                let again = self.ask_outside(name, op, Some(limit)).await;
+                again.map(|_| Reply::Done)
             }
-        }
-        op
-    }
-
-    /// Each store compares what it knows of the lease; its fence in the inner one is another.
-    async fn break_lease(&self, name: &Name, token: Token, fence: u64) -> Result<Reply, Error> {
-        let outer = match self.outside(name, Op::Break { token: token.clone(), fence }, LONGEST_SILENCE).await
-        {
-            Ok(reply) => Some(reply),
-            Err(error) if self.may_go_on_without(&error) => None,
-            Err(error) => return Err(error),
-        };
-        let held_inside = match self.inside(name, Op::Inspect).await? {
-            Reply::Seen { holding, .. } => holding.filter(|holding| holding.token == token),
-            _ => None,
-        };
-        let inner = match held_inside {
-            // What was inspected may have been the inner lease alone.
-            Some(holding) if outer == Some(Reply::Done) || holding.fence == fence => {
-                Some(self.inside(name, Op::Break { token, fence: holding.fence }).await?)
-            }
-            _ => None,
-        };
-        Ok(match (outer, inner) {
-            (Some(Reply::Done), _) | (_, Some(Reply::Done)) => Reply::Done,
-            (Some(reply), _) | (None, Some(reply)) => reply,
-            (None, None) => Reply::NotHeld { holder: None },
+            answer => answer,
         })
     }
 
-    /// Who holds it outside; or, where nobody does, inside. Who waits outside is ahead of those who wait here.
-    async fn inspect(&self, name: &Name) -> Result<Reply, Error> {
-        let outer = match self.outside(name, Op::Inspect, LONGEST_SILENCE).await {
-            Ok(reply) => Some(reply),
-            Err(error) if self.may_go_on_without(&error) => None,
-            Err(error) => return Err(error),
-        };
-        let inner = self.inside(name, Op::Inspect).await?;
-        let (
-            Some(Reply::Seen { holding, mut waiters, broken }),
-            Reply::Seen { holding: inside, waiters: behind, broken: inside_broken },
-        ) = (outer, inner.clone())
-        else {
-            return Ok(inner);
-        };
-        // Places are moments of the clock of their store.
-        let now = (self.inner.server_now().unwrap_or(0), self.outer.server_now().unwrap_or(0));
-        for (_, place) in &mut waiters {
-            *place = now.0.saturating_sub(now.1.saturating_sub(*place));
-        }
-        // Whoever holds the inner one and waits outside is seen there.
-        let inside = inside.filter(|inside| waiters.iter().all(|(token, _)| *token != inside.token));
-        waiters.extend(behind);
-        Ok(Reply::Seen { holding: holding.or(inside), waiters, broken: broken.or(inside_broken) })
-    }
-
     /// How long whoever asked waits for an answer.
-    fn time_left(&self, not_after: u64) -> Duration {
+    pub(super) fn time_left(&self, not_after: u64) -> Duration {
         let now = self.inner.server_now().unwrap_or(not_after);
         Duration::from_micros(not_after.saturating_sub(now)).min(2 * LONGEST_SILENCE)
     }
 
     /// A moment of the inner store's clock, on the outer one's.
-    fn translated(&self, not_after: u64) -> u64 {
+    pub(super) fn translated(&self, not_after: u64) -> u64 {
         match (self.inner.server_now(), self.outer.server_now()) {
             (Some(inner), Some(outer)) => outer.saturating_add(not_after.saturating_sub(inner)),
             _ => u64::MAX,
