@@ -77,6 +77,11 @@ pub(crate) fn say_more(fact: impl Display) {
     }
 }
 
+/// What is said of a lease that excludes this machine only.
+pub(crate) fn degraded(name: &str) -> String {
+    format!("outer store is out of reach: `{}` is held on this machine only", crate::text::escaped(name))
+}
+
 /// Says what went wrong. What is wrong with the command line is said with `-q`, too: nothing else tells whoever wrote it.
 pub(crate) fn failed(code: u8, why: impl Display) {
     if code == exit_code::USAGE { insist(why) } else { say(why) }
@@ -156,10 +161,13 @@ pub(crate) fn refused_by_system(error: &std::io::Error) {
     say(format_args!("operating system refused what is needed to start a command: {error}{fix}"));
 }
 
-/// Says that a name was acquired, with `-v`.
+/// Says that a name was acquired, with `-v`; and always, if it excludes this machine only.
 pub(crate) fn acquired(guard: &tenure::Guard, waited: Duration) {
     let (name, fence) = (escaped(guard.name()), guard.fence());
     say_more(format_args!("acquired `{name}` with fence {fence}, after {}", rough(waited)));
+    if guard.degraded() {
+        say_at_once(degraded(guard.name()));
+    }
 }
 
 /// Says that a name was not given back, and what becomes of it.

@@ -302,6 +302,7 @@ pub(crate) async fn send(
         bid.haunted_until = haunted_before;
     }
     let Answer { reply, server } = answer?;
+    bid.is_degraded = backend.is_degraded(&bid.token);
     let server = server.filter(|_| connection == backend.connection());
     bid.pair = server.map(|server| Pair { sent, server, connection });
     Ok((reply, sent))

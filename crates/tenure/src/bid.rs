@@ -34,6 +34,8 @@ pub(crate) struct Bid {
     pub(crate) replaces: Option<Token>,
     /// Until then a request that was never answered may still be executed.
     pub(crate) haunted_until: Option<Moment>,
+    /// What it was granted excludes fewer others than it was asked to.
+    pub(crate) is_degraded: bool,
     /// Shared with the lease that comes of it, when a background task asks.
     pub(crate) bond: Option<Arc<Bond>>,
 }
@@ -51,6 +53,7 @@ impl Bid {
             due: None,
             replaces: None,
             haunted_until: None,
+            is_degraded: false,
             bond: None,
         }
     }

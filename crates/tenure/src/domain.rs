@@ -18,7 +18,7 @@ use crate::name::Name;
 use crate::record::{Op, Reply};
 use crate::release::Release;
 use crate::status::{Health, Holder, Status};
-use crate::url::DomainUrl;
+use crate::url::{Degrade, DomainUrl};
 
 /// How many names are looked at in one go, when they are listed.
 const MOST_LOOKS_AT_ONCE: usize = 256;
@@ -78,6 +78,40 @@ impl Domain {
         let domain = Domain::lazy(url)?;
         domain.client.backend().await?;
         Ok(domain)
+    }
+
+    /// Opens a domain of two stores: every holder on this machine holds `inner`, a directory, and `outer`, Redis, as well. So there are never two
+    /// holders on this machine, whatever happens to Redis and whichever process can reach it. `degrade` says what is done while it is out of
+    /// reach. The same as the options `inner` and `degrade` in the URL of `outer`; for [`lazy`](Self::lazy), join them with
+    /// [`DomainUrl::layered`].
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). With [`Degrade::Allow`] it is no error that Redis can't be reached: it is connected to as soon as it can.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// use tenure::{Degrade, Domain};
+    ///
+    /// let domain = Domain::layered("redis://localhost", "file:///var/lock/app", Degrade::Allow).await?;
+    /// let guard = domain.lock("orders/42").acquire().await?;
+    /// if guard.degraded() {
+    ///     eprintln!("other machines are not excluded");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn layered<O, I>(outer: O, inner: I, degrade: Degrade) -> Result<Self, Error>
+    where
+        O: TryInto<DomainUrl>,
+        I: TryInto<DomainUrl>,
+        Error: From<O::Error> + From<I::Error>,
+    {
+        Domain::open(DomainUrl::layered(outer, inner, degrade)?).await
     }
 
     /// A domain that connects when it is first used. All who use it first share one attempt to connect; a failed one is not

@@ -116,7 +116,13 @@ impl UnderWay {
     fn answered(&mut self, timeout: Duration, answer: Option<Result<Answer, Error>>) {
         let name = &self.renewal.lease.name;
         match answer {
-            Some(Ok(answer)) => self.reply = Some(answer.reply),
+            Some(Ok(answer)) => {
+                let lease = &self.renewal.lease;
+                if let Some(client) = self.client.upgrade() {
+                    lease.set_degraded(client.opened().is_degraded(&lease.token));
+                }
+                self.reply = Some(answer.reply);
+            }
             Some(Err(error)) => {
                 tracing::warn!(target: "tenure", %name, %error, "renewal failed; the lease is believed until its deadline");
             }

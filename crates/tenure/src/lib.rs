@@ -82,8 +82,8 @@ pub use domain::Domain;
 pub use finding::{Finding, Verdict};
 pub use metrics::Metrics;
 pub use status::{Busy, Health, Holder, Status, Waiter};
-pub use url::DomainUrl;
 pub use url::duration::parse_duration;
+pub use url::{Degrade, DomainUrl};
 
 // Asking for a name.
 pub use lock::{Attempt, Lock};

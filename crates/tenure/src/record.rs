@@ -84,6 +84,8 @@ pub(crate) enum Op {
     Renew { token: Token, ttl: Duration },
     /// A renewal after which the lease outlives the process that took it.
     Detach { token: Token, ttl: Duration },
+    /// The holder's range starts at `fence`, unless it starts higher already: what another store reserved for the same lease.
+    Raise { token: Token, fence: u64 },
     /// Give the lease back, having used the fences up to `used`.
     Release { token: Token, used: u64 },
     /// Leave the queue; if the name was granted meanwhile, give it back.

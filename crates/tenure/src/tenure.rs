@@ -39,6 +39,8 @@ pub(crate) struct SharedLease {
     turn: AtomicU64,
     /// The last renewal was not answered.
     unanswered: AtomicBool,
+    /// A part of a layered store is out of reach.
+    degraded: AtomicBool,
     /// Boxed: few leases are lost, of the many that are held.
     loss: OnceLock<Box<Loss>>,
     /// How many wait for its loss. Most turns end unwatched, and need not look for whom to wake.
@@ -61,6 +63,7 @@ impl SharedLease {
             deadline: AtomicU64::new(deadline.as_micros()),
             turn: AtomicU64::new(NOBODY),
             unanswered: AtomicBool::new(false),
+            degraded: AtomicBool::new(bid.is_degraded),
             loss: OnceLock::new(),
             watchers: AtomicUsize::new(0),
             changed: Notify::new(),
@@ -79,6 +82,10 @@ impl SharedLease {
     /// It goes back to the store; returns until when a request for it may still be executed.
     pub(crate) fn let_go(&self) -> Option<Moment> {
         self.haunted_until.max(self.bond.as_ref().and_then(|bond| bond.let_go()))
+    }
+
+    pub(crate) fn set_degraded(&self, degraded: bool) {
+        self.degraded.store(degraded, Ordering::Release);
     }
 
     pub(crate) fn set_unanswered(&self, unanswered: bool) {
@@ -215,10 +222,24 @@ impl Tenure {
         self.0.lease.clock.wall() + self.remaining()
     }
 
-    /// Whether the lease excludes fewer others than it was asked to, because a part of a layered store is out of reach.
+    /// Whether the lease excludes the processes of this machine only, because the outer store of a [layered
+    /// domain](crate::Domain::layered) is out of reach and may be ([`Degrade::Allow`](crate::Degrade::Allow)). False in every other domain.
+    ///
+    /// It can change while the lease is held: it becomes true when a renewal does not reach the outer store, and false when a later one finds
+    /// the lease still there. One that was acquired without the outer store, or has ended there, stays degraded until it is released.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// let domain = tenure::Domain::open("memory:").await?;
+    /// assert!(!domain.lock("orders/42").acquire().await?.degraded());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn degraded(&self) -> bool {
-        false
+        self.0.lease.degraded.load(Ordering::Acquire)
     }
 
     /// Resolves when the lease is lost, before it ends in the store and another can have the name; or when its guard gave it back. A lease that

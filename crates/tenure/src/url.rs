@@ -69,6 +69,41 @@ impl DomainUrl {
         parse::domain_url(text, text::Echo::Allowed)
     }
 
+    /// Two URLs as one: `inner`, a directory of this machine, is held underneath `outer`, which is Redis. As the options `inner` and `degrade` of
+    /// `outer` say it; see [`Domain::layered`](crate::Domain::layered).
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) when one of them is bad, or can't stand where it does.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure::{Degrade, DomainUrl};
+    ///
+    /// let url = DomainUrl::layered("redis://localhost", "file:///var/lock/app", Degrade::Allow)?;
+    /// assert_eq!(url.to_string(), "redis://localhost:6379?inner=file:///var/lock/app&degrade=allow");
+    /// # Ok::<(), tenure::Error>(())
+    /// ```
+    pub fn layered<O, I>(outer: O, inner: I, degrade: Degrade) -> Result<Self, Error>
+    where
+        O: TryInto<DomainUrl>,
+        I: TryInto<DomainUrl>,
+        Error: From<O::Error> + From<I::Error>,
+    {
+        let (mut outer, inner): (DomainUrl, DomainUrl) = (outer.try_into()?, inner.try_into()?);
+        let Target::Redis(server) = &mut outer.target else {
+            return Err(Error::invalid(
+                "outer store of a layered domain is not Redis; write `redis://host:6379`",
+            ));
+        };
+        if server.inner.is_some() {
+            return Err(Error::invalid(
+                "outer store of a layered domain has an inner one already; leave the option `inner` out",
+            ));
+        }
+        server.inner = Some(Inner::new(inner, degrade)?);
+        Ok(outer)
+    }
+
     pub(crate) fn target(&self) -> &Target {
         &self.target
     }
@@ -262,11 +297,29 @@ pub(crate) struct Inner {
     degrade: Degrade,
 }
 
-#[expect(dead_code, reason = "read by the stores that are not compiled in")]
 impl Inner {
-    /// Always a file URL.
-    pub(crate) fn url(&self) -> &DomainUrl {
-        &self.url
+    fn new(url: DomainUrl, degrade: Degrade) -> Result<Self, Error> {
+        if !matches!(url.target, Target::File { .. }) {
+            return Err(Error::invalid(
+                "inner store of a layered domain is no directory; write `file:///var/lock/app`, or `file:` for the default one",
+            ));
+        }
+        let options = [("ttl", url.ttl), ("timeout", url.timeout)];
+        match options.iter().find(|(_, time)| time.is_some()) {
+            // A lease has one ttl, in both stores.
+            Some((option, _)) => Err(Error::invalid(format!(
+                "option `{option}` in the inner URL of a layered domain; write it in the outer one, for both"
+            ))),
+            None => Ok(Inner { url: Box::new(url), degrade }),
+        }
+    }
+
+    /// The directory; the default one for `None`.
+    pub(crate) fn dir(&self) -> (Option<PathBuf>, bool) {
+        match self.url.target() {
+            Target::File { dir, network_fs_allowed } => (dir.clone(), *network_fs_allowed),
+            Target::Memory { .. } | Target::Redis(_) => unreachable!("checked when it was parsed"),
+        }
     }
 
     pub(crate) fn degrade(&self) -> Degrade {
@@ -274,10 +327,19 @@ impl Inner {
     }
 }
 
-/// What happens when the outer store is out of reach.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Degrade {
+/// What happens in a [layered domain](crate::Domain::layered) while its outer store is out of reach.
+///
+/// # Examples
+/// ```
+/// use tenure::Degrade;
+///
+/// assert_eq!(Degrade::default(), Degrade::Never);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Degrade {
+    /// Nothing is acquired, and what is held is lost by its deadline: a lock excludes everyone, or is not there.
     #[default]
     Never,
+    /// It is gone on with the inner store alone: locks exclude the processes of this machine, and [say so](crate::Tenure::degraded).
     Allow,
 }

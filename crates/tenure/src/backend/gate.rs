@@ -47,7 +47,7 @@ impl Kind {
                 Wait::Join => Kind::Join,
                 Wait::Keep { .. } => Kind::Beat,
             },
-            Op::Renew { .. } => Kind::Renew,
+            Op::Renew { .. } | Op::Raise { .. } => Kind::Renew,
             Op::Detach { .. } => Kind::Detach,
             Op::Release { .. } => Kind::Release,
             Op::Leave { .. } | Op::Death { .. } => Kind::Leave,

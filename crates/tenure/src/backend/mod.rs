@@ -7,6 +7,7 @@
 pub(crate) mod file;
 #[cfg(all(test, not(shuttle)))]
 pub(crate) mod gate;
+pub(crate) mod layered;
 pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod redis;
@@ -68,6 +69,16 @@ pub(crate) trait Backend: Send + Sync {
     /// How old a lease gets before it is verified for the first time, where the store tells of its end only after that.
     fn verifies_after(&self) -> Option<Duration> {
         None
+    }
+
+    /// Why the store can't be reached, where that is known without asking.
+    fn outage(&self) -> Option<Error> {
+        None
+    }
+
+    /// Whether the lease excludes fewer others than it was asked to.
+    fn is_degraded(&self, _token: &Token) -> bool {
+        false
     }
 
     /// What this kind of store can do.

@@ -1,13 +1,16 @@
 //! From a URL to a backend: the one place that knows which stores are compiled in.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::file::FileDomain;
+use super::layered::{Ear, Layered};
 use super::memory::{Memory, MemoryStore};
 use super::redis::Redis;
 use super::{Backend, Pending, Sink};
 use crate::clock::Clock;
-use crate::url::{DomainUrl, Target};
+use crate::owner::Session;
+use crate::url::{Degrade, DomainUrl, Inner, RedisUrl, Target};
 
 /// Opens the store that the URL names; what it hears unasked goes to `sink`.
 pub(crate) fn open(url: &DomainUrl, clock: &Clock, sink: Weak<dyn Sink>) -> Pending<Arc<dyn Backend>> {
@@ -23,8 +26,34 @@ pub(crate) fn open(url: &DomainUrl, clock: &Clock, sink: Weak<dyn Sink>) -> Pend
             let opened = FileDomain::open(dir.clone(), *network_fs_allowed, sink);
             Pending::now(opened.map(|domain| Arc::new(domain) as Arc<dyn Backend>))
         }
-        Target::Redis(server) => Redis::open(server, url.timeout(), clock, sink),
+        Target::Redis(server) => match server.inner() {
+            None => Redis::open(server, url.timeout(), clock, sink, Session::random(), true),
+            Some(inner) => layered(server, inner, url.timeout(), clock, sink),
+        },
     }
+}
+
+fn layered(
+    server: &RedisUrl,
+    inner: &Inner,
+    timeout: Option<Duration>,
+    clock: &Clock,
+    sink: Weak<dyn Sink>,
+) -> Pending<Arc<dyn Backend>> {
+    let ear: Arc<dyn Sink> = Arc::new(Ear(sink));
+    let (dir, network_fs_allowed) = inner.dir();
+    let file = match FileDomain::open(dir, network_fs_allowed, Arc::downgrade(&ear)) {
+        Ok(file) => Arc::new(file),
+        Err(error) => return Pending::now(Err(error)),
+    };
+    let (degrade, clock) = (inner.degrade(), clock.clone());
+    let session = file.session().clone();
+    let must_be_there = degrade == Degrade::Never;
+    let outer = Redis::open(server, timeout, &clock, Arc::downgrade(&ear), session, must_be_there);
+    Pending::Later(Box::pin(async move {
+        let outer = outer.await?;
+        Ok(Arc::new(Layered::new(file, outer, ear, degrade, clock)) as Arc<dyn Backend>)
+    }))
 }
 
 /// The clock that a client of this store measures validity on.

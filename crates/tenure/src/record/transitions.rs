@@ -77,6 +77,7 @@ impl Record {
             }
             Op::Renew { token, ttl } => self.renew(&token, ttl, now),
             Op::Detach { token, ttl } => self.detach(&token, ttl, now),
+            Op::Raise { token, fence } => self.raise(&token, fence, now),
             Op::Release { token, used } => self.release(&token, used, now, wakes),
             Op::Leave { token } => self.leave(&token, now, wakes),
             Op::Adopt { from, token, ttl, floor, .. } => self.adopt(&from, token, ttl, floor, now, wakes),
@@ -144,6 +145,16 @@ impl Record {
             holder.detached = true;
         }
         reply
+    }
+
+    fn raise(&mut self, token: &Token, fence: u64, now: Now) -> Reply {
+        match self.holding(now) {
+            Some(holding) if holding.token == *token => {
+                self.last = self.last.max(fence.saturating_add(RANGE - 1));
+                Reply::Granted { fence: self.range_start() }
+            }
+            other => Reply::NotHeld { holder: other.map(|holding| holding.token) },
+        }
     }
 
     fn release(&mut self, token: &Token, used: u64, now: Now, wakes: &mut Vec<Wake>) -> Reply {

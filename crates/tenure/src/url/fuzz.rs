@@ -152,7 +152,7 @@ fn plain_url() -> impl Strategy<Value = String> {
     let with_more = (servers, more).prop_map(|(base, (prefix, inner, allow))| {
         let prefix = prefix.map(|prefix| format!("prefix={}", escape(&prefix)));
         let degrade = inner.is_some().then(|| format!("degrade={}", if allow { "allow" } else { "never" }));
-        let inner = inner.map(|path| format!("inner={}", escape(&format!("file://{path}?ttl=3"))));
+        let inner = inner.map(|path| format!("inner={}", escape(&format!("file://{path}?network_fs=allow"))));
         (base, prefix.into_iter().chain(inner).chain(degrade).collect::<Vec<_>>())
     });
     let without = local.prop_map(|base| (base, Vec::new()));

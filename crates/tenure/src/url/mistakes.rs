@@ -256,6 +256,11 @@ fn options() {
         ("redis://h?inner=file:foo", "option `inner` in domain URL: relative path"),
         ("redis://h?inner=file:///a%3Ftll=1", "option `inner` in domain URL: unknown option `tll`"),
         ("redis://h?inner=file:///a%3Finner=file:", "option `inner` in domain URL is not for file:"),
+        (
+            "redis://h?inner=file:///a%3Fttl=1",
+            "option `ttl` in the inner URL of a layered domain; write it in the outer one, for both",
+        ),
+        ("redis://h?inner=file:///a%3Ftimeout=1", "option `timeout` in the inner URL of a layered domain"),
         ("redis://h?inner=file:///a?ttl=1", "a nested URL `?` is written `%3F`"),
         (
             "redis://h?tls_ca=/a",

@@ -43,7 +43,7 @@ pub(super) struct Options {
     pub(super) timeout: Option<Duration>,
     prefix: Option<String>,
     replicas: Option<Replicas>,
-    inner: Option<Box<DomainUrl>>,
+    inner: Option<DomainUrl>,
     degrade: Option<Degrade>,
     tls: Option<Tls>,
     sentinel: Option<Credentials>,
@@ -82,7 +82,7 @@ impl Options {
     /// Adds what the options say to what the rest of the URL said, and checks them against each other.
     pub(super) fn apply_to(self, mut target: Target) -> Result<Target, Error> {
         let inner = match (self.inner, self.degrade) {
-            (Some(url), degrade) => Some(Inner { url, degrade: degrade.unwrap_or_default() }),
+            (Some(url), degrade) => Some(Inner::new(url, degrade.unwrap_or_default())?),
             (None, None) => None,
             (None, Some(_)) => {
                 return Err(Error::invalid(
@@ -247,7 +247,7 @@ fn replicas(value: Value<'_>) -> Result<Replicas, Error> {
         .ok_or_else(|| value.wrong("is neither a number above zero nor `all`; to wait for none leave it out"))
 }
 
-fn inner(value: Value<'_>) -> Result<Box<DomainUrl>, Error> {
+fn inner(value: Value<'_>) -> Result<DomainUrl, Error> {
     let text = value.decode()?;
     let not_a_file =
         "is not a file URL; write `inner=file:///var/lock/app`, or `inner=file:` for the default directory";
@@ -257,9 +257,8 @@ fn inner(value: Value<'_>) -> Result<Box<DomainUrl>, Error> {
         let quiet = Value { echo: Echo::Forbidden, ..value };
         return Err(quiet.wrong(not_a_file));
     }
-    let url = domain_url(&text, value.echo)
-        .map_err(|error| Error::invalid(format!("option `inner` in domain URL: {error}")))?;
-    Ok(Box::new(url))
+    domain_url(&text, value.echo)
+        .map_err(|error| Error::invalid(format!("option `inner` in domain URL: {error}")))
 }
 
 fn degrade(value: Value<'_>) -> Result<Degrade, Error> {

@@ -167,8 +167,8 @@ fn options() {
         ("inner=file:", "file:", Degrade::Never),
         ("inner=file:///a&degrade=never", "file:///a", Degrade::Never),
         (
-            "degrade=allow&inner=file%3A%2F%2F%2Fa%2520b%3Fnetwork_fs=allow%26ttl=1",
-            "file:///a%20b?network_fs=allow&ttl=1",
+            "degrade=allow&inner=file%3A%2F%2F%2Fa%2520b%3Fnetwork_fs=allow",
+            "file:///a%20b?network_fs=allow",
             Degrade::Allow,
         ),
     ] {
@@ -207,8 +207,8 @@ fn display_is_canonical_and_redacted() {
             "rediss+sentinel://h:26379/m?ttl=3600s&replicas=2&sentinel_user=sue&sentinel_password=***",
         ),
         (
-            "redis://u:hunter2@h?degrade=allow&inner=file:///a%2520b%3Fttl=1",
-            "redis://u:***@h:6379?inner=file:///a%2520b%3Fttl%3D1s&degrade=allow",
+            "redis://u:hunter2@h?degrade=allow&inner=file:///a%2520b%3Fnetwork_fs=allow",
+            "redis://u:***@h:6379?inner=file:///a%2520b%3Fnetwork_fs%3Dallow&degrade=allow",
         ),
         (
             "rediss://h?tls_key=/k&tls_cert=/c&tls_ca=/a,b",
@@ -235,4 +235,32 @@ pub(super) fn error(text: &str) -> String {
     };
     assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");
     error.to_string()
+}
+
+// R0.2
+#[test]
+fn two_urls_as_one() {
+    let url =
+        DomainUrl::layered("redis://h?ttl=3s", "file:///a%20b?network_fs=allow", Degrade::Allow).unwrap();
+    assert_eq!(url, DomainUrl::parse(&url.to_string()).unwrap(), "as it is written");
+    assert_eq!(url.ttl(), Some(Duration::from_secs(3)));
+    for (outer, inner, message) in [
+        ("file:", "file:", "outer store of a layered domain is not Redis; write `redis://host:6379`"),
+        (
+            "redis://h",
+            "redis://h2",
+            "inner store of a layered domain is no directory; write `file:///var/lock/app`",
+        ),
+        ("redis://h", "memory:", "inner store of a layered domain is no directory"),
+        (
+            "redis://h",
+            "file:?ttl=3s",
+            "option `ttl` in the inner URL of a layered domain; write it in the outer one",
+        ),
+        ("redis://h?inner=file:", "file:", "outer store of a layered domain has an inner one already"),
+        ("redis://h?tll=1", "file:", "unknown option `tll`"),
+    ] {
+        let error = DomainUrl::layered(outer, inner, Degrade::Never).unwrap_err();
+        assert!(error.to_string().starts_with(message), "{error}");
+    }
 }

@@ -12,17 +12,17 @@ use tokio::runtime::{Builder, Runtime};
 use crate::{Shared, doomed, without_a_line};
 
 /// A directory of its own, in real time, with clients that are strangers to each other and with processes that are killed.
-struct Directory(PathBuf);
+pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name =
             format!("tenure-conformance-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         Directory(std::env::temp_dir().join(name))
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("file://{}", self.0.display())
     }
 }

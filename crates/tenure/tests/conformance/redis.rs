@@ -12,6 +12,7 @@ use tenure_testkit::redis::{Fault, Proxy, RedisServer, Step, named};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::doomed;
+use crate::file::Directory;
 
 struct OneServer {
     server: Arc<RedisServer>,
@@ -19,6 +20,8 @@ struct OneServer {
     prefix: String,
     credentials: &'static str,
     killer: Option<Killer>,
+    /// A directory underneath, which every holder holds as well.
+    inner: Option<Directory>,
     /// A guard or a task may outlive its client: nobody's line ends before the case.
     lines: Mutex<Vec<Arc<Proxy>>>,
 }
@@ -31,6 +34,7 @@ impl OneServer {
             prefix: format!("case-{}-{}:", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)),
             credentials: "",
             killer: None,
+            inner: None,
             lines: Mutex::default(),
         }
     }
@@ -52,8 +56,14 @@ impl OneServer {
         fixture
     }
 
+    /// With a directory underneath.
+    fn layered() -> Self {
+        OneServer { inner: Some(Directory::new()), ..OneServer::new() }
+    }
+
     fn url(&self, port: u16) -> String {
-        format!("redis://{}127.0.0.1:{port}?prefix={}", self.credentials, self.prefix)
+        let inner = self.inner.as_ref().map(|inner| format!("&inner={}", inner.url())).unwrap_or_default();
+        format!("redis://{}127.0.0.1:{port}?prefix={}{inner}", self.credentials, self.prefix)
     }
 }
 
@@ -206,3 +216,4 @@ impl Fixture for OneServer {
 conformance!(redis, OneServer::new(), without []);
 conformance!(redis_killed, OneServer::killed(), without []);
 conformance!(redis_restricted, OneServer::restricted(), without[loss::a_loss_is_pushed_to_its_holder]);
+conformance!(layered, OneServer::layered(), without []);

@@ -6,25 +6,28 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use tenure::Fence;
+use tenure::Tenure;
 
 use super::{Run, enclosing};
 use crate::address::{self, Source};
 
 /// How long the name was waited for.
 const WAITED: &str = "TENURE_WAITED_MS";
+/// Only this machine is excluded.
+const DEGRADED: &str = "TENURE_DEGRADED";
 
 /// All variables that the command gets.
 pub(crate) fn of_command(
     run: &Run,
     source: Source,
-    fence: Fence,
+    tenure: &Tenure,
     waited: Duration,
 ) -> impl Iterator<Item = (OsString, OsString)> {
     let mut own: Vec<(&str, Option<OsString>)> = vec![
         (enclosing::NAME, Some(run.name.clone().into())),
-        (enclosing::FENCE, Some(fence.to_string().into())),
+        (enclosing::FENCE, Some(tenure.fence().to_string().into())),
         (WAITED, Some(waited.as_millis().to_string().into())),
+        (DEGRADED, tenure.degraded().then(|| "1".into())),
     ];
     match (source, run.pass_url) {
         // Below, the default is the same.

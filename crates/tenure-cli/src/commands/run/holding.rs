@@ -63,13 +63,15 @@ pub(crate) struct Holding<'a> {
     course: Course,
     was_told_to_end: bool,
     is_lost: bool,
+    /// What was last told of it.
+    is_degraded: bool,
 }
 
 impl<'a> Holding<'a> {
     pub(crate) fn new(child: Child, started_at: Moment, terms: Terms<'a>) -> Self {
         let too_long_at = terms.limits.max_hold.map_or(Moment::FAR, |limit| started_at.after(limit));
-        let course = Course::Running;
-        Holding { child, terms, too_long_at, course, was_told_to_end: false, is_lost: false }
+        let (course, is_degraded) = (Course::Running, terms.watch.facts.was_degraded());
+        Holding { child, terms, too_long_at, course, was_told_to_end: false, is_lost: false, is_degraded }
     }
 
     /// Until the command has ended, or nothing is left of it.
@@ -153,6 +155,7 @@ impl<'a> Holding<'a> {
         }
         let now = Moment::now();
         if self.is_watched() {
+            self.look_at_reach();
             self.look_at_lease(now);
         }
         match self.course {
@@ -181,6 +184,22 @@ impl<'a> Holding<'a> {
             return Ended::Exited(end);
         }
         Ended::Lost
+    }
+
+    /// Tells once that other machines are excluded no longer, or again.
+    fn look_at_reach(&mut self) {
+        let Terms { tenure, watch, .. } = &self.terms;
+        let is_degraded = tenure.degraded();
+        if std::mem::replace(&mut self.is_degraded, is_degraded) == is_degraded {
+            return;
+        }
+        if is_degraded {
+            watch.facts.note_degraded();
+            say_at_once(output::degraded(tenure.name()));
+        } else {
+            let name = escaped(tenure.name());
+            say_at_once(format_args!("outer store is back: `{name}` is held on all machines again"));
+        }
     }
 
     fn look_at_lease(&mut self, now: Moment) {

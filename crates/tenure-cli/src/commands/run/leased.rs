@@ -36,6 +36,9 @@ impl Minder<'_> {
             self.watch.follow(&plan);
         }
         output::acquired(&guard, waited);
+        if guard.degraded() {
+            facts.note_degraded();
+        }
         let child = match self.start(&guard, waited, &events).await {
             Ok(child) => child,
             Err(why) => {
@@ -88,7 +91,7 @@ impl Minder<'_> {
         if let Some(lifeline) = &lifeline {
             events.give_lifeline(lifeline);
         }
-        let environment = environment::of_command(self.run, self.source, guard.fence(), waited);
+        let environment = environment::of_command(self.run, self.source, guard, waited);
         Child::start(self.run, environment, self.group, self.mask, lifeline.as_ref(), &self.watch.facts)
             .map_err(NotStarted::BySystem)
     }

@@ -131,6 +131,7 @@ struct Line<'a> {
     exit: Option<u8>,
     signal: Option<i32>,
     fence: Option<u64>,
+    degraded: Option<bool>,
     waited_ms: u64,
     held_ms: Option<u64>,
     holder: &'a Option<Who>,
@@ -200,6 +201,7 @@ impl<'a> Report<'a> {
             exit,
             signal,
             fence,
+            degraded: fence.map(|_| facts.was_degraded()),
             waited_ms: json::millis(waited),
             held_ms: held.map(json::millis),
             holder: &verdict.holder,
@@ -220,7 +222,7 @@ mod tests {
         facts.over(at(50));
         facts.ended(End::Killed(9));
         let line = report.line(&facts, &Verdict::new(Kind::MaxHold, 124));
-        let expected = r#"{"v":1,"name":"a\n\"b","outcome":"max_hold","code":124,"exit":null,"signal":9,"fence":7,"waited_ms":20,"held_ms":30,"holder":null}"#;
+        let expected = r#"{"v":1,"name":"a\n\"b","outcome":"max_hold","code":124,"exit":null,"signal":9,"fence":7,"degraded":false,"waited_ms":20,"held_ms":30,"holder":null}"#;
         assert_eq!(line, expected);
     }
 

@@ -90,6 +90,7 @@ const UNKNOWN: u32 = 0;
 pub(crate) struct Facts {
     granted_at: AtomicU64,
     fence: AtomicU64,
+    was_degraded: AtomicBool,
     over_at: AtomicU64,
     started_at: AtomicU64,
     command: AtomicI32,
@@ -105,6 +106,7 @@ impl Facts {
         Facts {
             granted_at: AtomicU64::new(never),
             fence: AtomicU64::new(0),
+            was_degraded: AtomicBool::new(false),
             over_at: AtomicU64::new(never),
             started_at: AtomicU64::new(never),
             command: AtomicI32::new(NOBODY),
@@ -123,6 +125,16 @@ impl Facts {
     /// When there began to be a lease, and its fence.
     pub(crate) fn grant(&self) -> Option<(Moment, u64)> {
         known(&self.granted_at).map(|at| (at, self.fence.load(SeqCst)))
+    }
+
+    /// The lease excludes this machine only.
+    pub(crate) fn note_degraded(&self) {
+        self.was_degraded.store(true, SeqCst);
+    }
+
+    /// Whether it did so at any time.
+    pub(crate) fn was_degraded(&self) -> bool {
+        self.was_degraded.load(SeqCst)
     }
 
     /// The name was given back, or is lost; what counts is the first time.

@@ -6,6 +6,7 @@
 mod both;
 mod codes;
 mod environment;
+mod layered;
 mod limits;
 mod many;
 mod names;

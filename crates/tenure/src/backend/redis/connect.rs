@@ -59,9 +59,6 @@ impl Connector {
         if url.replicas().is_some() {
             return Err(not_yet("the option `replicas`"));
         }
-        if url.inner().is_some() {
-            return Err(not_yet("the option `inner`"));
-        }
         let invalid = |error| fault::of_connecting(&error, &address);
         let tcp = TcpSettings::default()
             .set_nodelay(true)

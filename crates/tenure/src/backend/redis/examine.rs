@@ -20,6 +20,7 @@ use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
 use crate::backend::{Backend as _, Sink};
 use crate::error::{Error, ErrorKind};
 use crate::finding::{Finding, Verdict};
+use crate::owner::Session;
 
 /// How long replicas have to say that they know of a lock.
 const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
@@ -110,7 +111,7 @@ impl Rehearsal {
 async fn another(client: &Client, ear: &Arc<Ear>) -> Result<Redis, Error> {
     let sink: Weak<dyn Sink> = Arc::<Ear>::downgrade(ear);
     let (connector, keys) = (Arc::clone(&client.link.connector), Arc::clone(&client.ear.keys));
-    Redis::connect(connector, keys, client.ear.clock.clone(), sink).await
+    Redis::connect(connector, keys, client.ear.clock.clone(), sink, Session::random(), true).await
 }
 
 /// How many replicas know of what this client last wrote; `None` when that may not be asked.

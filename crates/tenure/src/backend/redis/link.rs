@@ -18,7 +18,7 @@ use super::connect::Connector;
 use super::fault;
 use super::server::Server;
 use crate::backoff::Backoff;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// A connection that breaks sooner than this is not replaced at once.
 const SHORT_LIFE: Duration = Duration::from_millis(20);
@@ -63,25 +63,39 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects for the first time.
+    /// Connects for the first time; one that need not be there at once is connected to later.
     pub(super) async fn open(
         connector: Arc<Connector>,
         listener: Arc<dyn Listener>,
+        must_be_there: bool,
     ) -> Result<Arc<Self>, Error> {
-        let line = connect(&connector, &listener).await?;
-        let link = Arc::new(Link {
-            connector,
-            listener,
-            state: watch::Sender::new(State::Up(line.clone())),
-            number: AtomicU64::new(1),
-        });
-        link.listener.connected(&line.server);
-        link.supervise(Some(line));
+        let line = match connect(&connector, &listener).await {
+            Err(error) if must_be_there || error.kind() != ErrorKind::Unavailable => return Err(error),
+            line => line,
+        };
+        let state = match &line {
+            Ok(line) => State::Up(line.clone()),
+            Err(error) => State::Down(error.clone()),
+        };
+        let state = watch::Sender::new(state);
+        let link = Arc::new(Link { connector, listener, state, number: AtomicU64::new(1) });
+        if let Ok(line) = &line {
+            link.listener.connected(&line.server);
+        }
+        link.supervise(line.ok());
         Ok(link)
     }
 
     pub(super) fn number(&self) -> u64 {
         self.number.load(Ordering::Acquire)
+    }
+
+    /// Why there is no connection, when that is known.
+    pub(super) fn outage(&self) -> Option<Error> {
+        match &*self.state.borrow() {
+            State::Down(error) => Some(error.clone()),
+            State::Up(_) | State::Connecting | State::Orphaned => None,
+        }
     }
 
     /// The connection, once it stands; an error at once when it is known that it does not.

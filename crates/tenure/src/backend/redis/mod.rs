@@ -55,12 +55,14 @@ struct Client {
 }
 
 impl Redis {
-    /// Connects to the server that the URL names.
+    /// Connects to the server that the URL names, as this session. One that need not be there at once is connected to as soon as it is.
     pub(crate) fn open(
         url: &RedisUrl,
         timeout: Option<Duration>,
         clock: &Clock,
         sink: Weak<dyn Sink>,
+        session: Session,
+        must_be_there: bool,
     ) -> Pending<Arc<dyn Backend>> {
         let connector = match Connector::new(url, timeout) {
             Ok(connector) => Arc::new(connector),
@@ -68,7 +70,7 @@ impl Redis {
         };
         let (keys, clock) = (Arc::new(Keys::new(url.prefix())), clock.clone());
         Pending::Later(Box::pin(async move {
-            let redis = Redis::connect(connector, keys, clock, sink).await?;
+            let redis = Redis::connect(connector, keys, clock, sink, session, must_be_there).await?;
             Ok(Arc::new(redis) as Arc<dyn Backend>)
         }))
     }
@@ -78,14 +80,15 @@ impl Redis {
         keys: Arc<Keys>,
         clock: Clock,
         sink: Weak<dyn Sink>,
+        session: Session,
+        must_be_there: bool,
     ) -> Result<Self, Error> {
-        let session = Session::random();
         let (theirs, ours) = (Arc::clone(&connector), Arc::clone(&keys));
         let subscription = Subscription::new(theirs, ours, session.id(), sink.clone());
         let offset = AtomicI64::new(i64::MIN);
         let ear = Arc::new(Ear { keys, sink, subscription, server: Mutex::new(None), clock, offset });
         let listener: Arc<dyn Listener> = Arc::clone(&ear) as _;
-        let link = Link::open(connector, listener).await?;
+        let link = Link::open(connector, listener, must_be_there).await?;
         Ok(Redis(Arc::new(Client { session, ear, link, unpublished: OnceLock::new() })))
     }
 
@@ -166,6 +169,10 @@ impl Backend for Redis {
 
     fn connection(&self) -> u64 {
         self.0.link.number()
+    }
+
+    fn outage(&self) -> Option<Error> {
+        self.0.link.outage()
     }
 
     fn verifies_after(&self) -> Option<Duration> {

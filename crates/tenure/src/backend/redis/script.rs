@@ -58,6 +58,7 @@ scripts! {
     RENEW = " flags=allow-oom", "clock.lua", "renew.lua";
     RELEASE = " flags=allow-oom", "release_short.lua", "clock.lua", "record.lua", "release.lua";
     LEAVE = " flags=allow-oom", "clock.lua", "record.lua", "leave.lua";
+    RAISE = " flags=allow-oom", "clock.lua", "record.lua", "raise.lua";
     ADOPT = "", "clock.lua", "record.lua", "adopt.lua";
     TAKE_OVER = "", "clock.lua", "record.lua", "take_over.lua";
     BREAK = " flags=allow-oom", "clock.lua", "record.lua", "break.lua";
@@ -79,6 +80,7 @@ impl Call {
             Op::Acquire { .. } => &ACQUIRE,
             Op::Renew { .. } | Op::Detach { .. } => &RENEW,
             Op::Release { .. } => &RELEASE,
+            Op::Raise { .. } => &RAISE,
             Op::Leave { .. } | Op::Death { .. } => &LEAVE,
             Op::Adopt { .. } => &ADOPT,
             Op::TakeOver { .. } => &TAKE_OVER,
@@ -149,7 +151,7 @@ impl Call {
             Op::TakeOver { token, ttl, floor, not_after } => {
                 cmd.arg(token.as_str()).arg(millis(*ttl)).arg(floor).arg(not_after)
             }
-            Op::Break { token, fence } => cmd.arg(token.as_str()).arg(fence),
+            Op::Break { token, fence } | Op::Raise { token, fence } => cmd.arg(token.as_str()).arg(fence),
             Op::Renew { .. } | Op::Detach { .. } | Op::Inspect => &mut cmd,
         };
         cmd

@@ -90,6 +90,7 @@ pub(super) enum Draft {
     Renew { who: Who, ttl: Duration },
     Detach { who: Who, ttl: Duration },
     Release { who: Who, used: Option<u64> },
+    Raise { who: Who, floor: Floor },
     Leave { who: Who },
     Adopt { from: Who, who: Who, ttl: Duration, floor: Floor, limit: Limit },
     TakeOver { who: Who, ttl: Duration, floor: Floor, limit: Limit },
@@ -134,6 +135,7 @@ impl Draft {
             Draft::Release { who, used } => {
                 Op::Release { token: of(who), used: used.map_or(0, |used| parts.start() + used) }
             }
+            Draft::Raise { who, floor: fence } => Op::Raise { token: of(who), fence: floor(fence) },
             Draft::Leave { who } => Op::Leave { token: of(who) },
             Draft::Adopt { from, who, ttl, floor: seen, limit } => Op::Adopt {
                 from: of(from),
@@ -242,6 +244,7 @@ fn draft() -> impl Strategy<Value = Draft> {
         1 => (anyone(), ttl()).prop_map(|(who, ttl)| Draft::Detach { who, ttl }),
         4 => (anyone(), prop::option::weighted(0.8, 0..2 * RANGE))
             .prop_map(|(who, used)| Draft::Release { who, used }),
+        1 => (anyone(), floor()).prop_map(|(who, floor)| Draft::Raise { who, floor }),
         2 => anyone().prop_map(|who| Draft::Leave { who }),
         1 => (anyone(), anyone(), ttl(), floor(), limit())
             .prop_map(|(from, who, ttl, floor, limit)| Draft::Adopt { from, who, ttl, floor, limit }),

@@ -71,6 +71,23 @@ fn a_lease_is_taken_over_adopted_and_broken() {
     assert_eq!(gone.returned, [bulk("not_held"), Reply::Nil]);
 }
 
+// R0.2: what another store gave for the same lease is taken over; only from its holder, and never downwards.
+#[test]
+fn a_range_is_raised() {
+    let mut scene = Scene::start();
+    let (far, fence) = (FAR.to_string(), FAR.to_string());
+    scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far]));
+    let raise = |who, fence| Op::Raise { token: token(who), fence };
+    let raised = scene.run(raise(OLD, FAR), &words(&[OLD, &fence]));
+    assert_eq!(raised.returned, [bulk("granted"), int(FAR)]);
+    assert_eq!(raised.string(FENCE, 86_400_000), (FAR + 63).to_string());
+    let lower = scene.run(raise(OLD, 7), &words(&[OLD, "7"]));
+    assert_eq!(lower.returned, [bulk("granted"), int(FAR)]);
+    let other = scene.run(raise(NEW, FAR + 100), &words(&[NEW, &(FAR + 100).to_string()]));
+    assert_eq!(other.returned, [bulk("not_held"), bulk(OLD)]);
+    assert_eq!(other.string(FENCE, 86_400_000), (FAR + 63).to_string());
+}
+
 // R2.8: what comes too late is refused, and changes nothing.
 #[test]
 fn what_is_executed_too_late_is_refused() {
@@ -122,6 +139,7 @@ fn the_first_line_names_the_flags() {
         (Op::Renew { token: token.clone(), ttl }, "#!lua flags=allow-oom\n"),
         (Op::Release { token: token.clone(), used: 0 }, "#!lua flags=allow-oom\n"),
         (Op::Leave { token: token.clone() }, "#!lua flags=allow-oom\n"),
+        (Op::Raise { token: token.clone(), fence: 0 }, "#!lua flags=allow-oom\n"),
         (Op::Break { token, fence: 0 }, "#!lua flags=allow-oom\n"),
         (Op::Inspect, "#!lua flags=no-writes\n"),
     ];

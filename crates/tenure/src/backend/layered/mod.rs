@@ -1,0 +1,220 @@
+//! Two stores as one: every holder on a machine holds the *inner* one, its directory, and the *outer* one, Redis, as well.
+//!
+//! So a machine never has two holders, whatever happens to Redis and whoever can reach it. Inner first, then outer: waiting for the outer one while
+//! holding the inner one keeps only this machine, and the outer one is asked with the fence of the inner one as its floor. What comes of it is
+//! written back into the inner record, so that fences grow on a machine through every switch (I3). Giving back goes the other way round.
+//!
+//! When the outer store is out of reach, nobody enters ([`Degrade::Never`]), or whoever holds the inner one does, and knows that it is *degraded*
+//! ([`Degrade::Allow`]).
+//!
+//! A grant of either store is heard as a doubt: the waiter asks again, and that request takes the next step. It costs a round trip, and
+//! no rule about pushes is needed for the pair. The client's clock for requests is that of the inner store; what goes out to the other one is
+//! translated.
+
+mod bids;
+mod force;
+mod steps;
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use self::bids::Bids;
+use super::{Answer, Backend, Capability, Grant, Pending, Sink};
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::finding::Finding;
+use crate::name::{Name, NameMap};
+use crate::owner::{Session, Token};
+use crate::record::{Op, Reply};
+use crate::url::Degrade;
+
+/// One client of both stores.
+pub(crate) struct Layered(Arc<Pair>);
+
+struct Pair {
+    inner: Arc<dyn Backend>,
+    outer: Arc<dyn Backend>,
+    /// The stores know it by a weak reference.
+    _ear: Arc<dyn Sink>,
+    degrade: Degrade,
+    clock: Clock,
+    bids: Bids,
+    /// The outer store was out of reach when it was last asked.
+    is_away: AtomicBool,
+}
+
+impl Layered {
+    /// Both stores have the session of the inner one, and tell `ear`.
+    pub(crate) fn new(
+        inner: Arc<dyn Backend>,
+        outer: Arc<dyn Backend>,
+        ear: Arc<dyn Sink>,
+        degrade: Degrade,
+        clock: Clock,
+    ) -> Self {
+        let bids = Bids::default();
+        Layered(Arc::new(Pair {
+            inner,
+            outer,
+            _ear: ear,
+            degrade,
+            clock,
+            bids,
+            is_away: AtomicBool::new(false),
+        }))
+    }
+}
+
+impl Backend for Layered {
+    fn session(&self) -> &Session {
+        self.0.inner.session()
+    }
+
+    fn server_now(&self) -> Option<u64> {
+        self.0.inner.server_now()
+    }
+
+    fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {
+        let (pair, name) = (Arc::clone(&self.0), name.clone());
+        Pending::Later(Box::pin(async move {
+            let reply = pair.execute(&name, op).await?;
+            // Only where it is compared with nothing that a store pushes.
+            let server = if let Reply::Seen { .. } = reply { pair.inner.server_now() } else { None };
+            Ok(Answer { reply, server })
+        }))
+    }
+
+    fn list(&self, prefix: &str) -> Pending<Vec<Name>> {
+        let (pair, prefix) = (Arc::clone(&self.0), prefix.to_owned());
+        Pending::Later(Box::pin(async move {
+            let inside = pair.inner.list(&prefix).await?;
+            let outside = match pair.outer.list(&prefix).await {
+                Err(error) if pair.may_go_on_without(&error) => Vec::new(),
+                outside => outside?,
+            };
+            let mut names = NameMap::default();
+            names.extend(inside.into_iter().chain(outside).map(|name| (name, ())));
+            Ok(names.into_keys().collect())
+        }))
+    }
+
+    fn polls(&self) -> bool {
+        self.0.outer.polls()
+    }
+
+    fn verifies_after(&self) -> Option<Duration> {
+        self.0.outer.verifies_after()
+    }
+
+    fn is_degraded(&self, token: &Token) -> bool {
+        self.0.bids.is_degraded(token)
+    }
+
+    fn capabilities(&self) -> &'static [Capability] {
+        self.0.outer.capabilities()
+    }
+
+    fn lifeline(&self) -> Result<Option<OwnedFd>, Error> {
+        self.0.inner.lifeline()
+    }
+
+    fn examine(&self) -> Pending<Vec<Finding>> {
+        let pair = Arc::clone(&self.0);
+        Pending::Later(Box::pin(async move {
+            let mut findings = pair.inner.examine().await?;
+            findings.extend(pair.outer.examine().await?);
+            Ok(findings)
+        }))
+    }
+
+    fn forget(&self, name: &Name) -> Pending<()> {
+        let (pair, name) = (Arc::clone(&self.0), name.clone());
+        Pending::Later(Box::pin(async move {
+            pair.inner.forget(&name).await?;
+            pair.outer.forget(&name).await
+        }))
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.0.inner.warnings();
+        warnings.extend(self.0.outer.warnings());
+        if self.0.is_away.load(Ordering::Relaxed) {
+            warnings.push(match self.0.degrade {
+                Degrade::Never => {
+                    "outer store is out of reach; nobody acquires anything until it is back".to_owned()
+                }
+                Degrade::Allow => {
+                    "outer store is out of reach; locks exclude the processes of this machine only".to_owned()
+                }
+            });
+        }
+        warnings
+    }
+}
+
+impl Pair {
+    /// Whether what was asked of the outer store is done without it.
+    fn may_go_on_without(&self, error: &Error) -> bool {
+        self.degrade == Degrade::Allow && error.kind() == ErrorKind::Unavailable
+    }
+
+    fn seen(&self, answer: Result<Reply, Error>) -> Result<Reply, Error> {
+        // Where it is asked again at once, it will be heard of.
+        let is_news = |error: &Error| self.degrade == Degrade::Allow || !error.is_worth_asking_again();
+        if answer.as_ref().err().is_none_or(is_news) {
+            self.saw_outer(answer.as_ref().err());
+        }
+        answer
+    }
+
+    /// The outer store answered, or did not: told once for every change.
+    fn saw_outer(&self, error: Option<&Error>) {
+        let is_away = error.is_some_and(|error| error.kind() == ErrorKind::Unavailable);
+        if self.is_away.swap(is_away, Ordering::Relaxed) == is_away {
+            return;
+        }
+        match (error, self.degrade) {
+            (Some(error), Degrade::Allow) => {
+                tracing::warn!(target: "tenure", %error, "outer store is out of reach: locks exclude the processes of this machine only");
+            }
+            (Some(error), Degrade::Never) => {
+                tracing::warn!(target: "tenure", %error, "outer store is out of reach: nothing is acquired until it is back");
+            }
+            (None, _) => {
+                tracing::warn!(target: "tenure", "outer store is back: new locks exclude everyone again")
+            }
+        }
+    }
+}
+
+/// What a store of the pair tells unasked.
+pub(crate) struct Ear(pub(crate) Weak<dyn Sink>);
+
+impl Ear {
+    fn tell(&self, tell: impl FnOnce(&dyn Sink)) {
+        if let Some(sink) = self.0.upgrade() {
+            tell(&*sink);
+        }
+    }
+}
+
+impl Sink for Ear {
+    /// A grant of one store is not yet the name: the waiter asks again, for the other one, or to confirm.
+    fn granted(&self, name: &Name, _: Grant) {
+        self.doubt(name);
+    }
+
+    fn doubt(&self, name: &Name) {
+        self.tell(|sink| sink.doubt(name));
+    }
+
+    fn doubt_all(&self) {
+        self.tell(|sink| sink.doubt_all());
+    }
+
+    fn unheard(&self) {
+        self.tell(|sink| sink.unheard());
+    }
+}
