@@ -11,6 +11,7 @@ mod launch;
 mod port;
 mod proxy;
 mod resp;
+mod sentinel;
 mod server;
 mod tls;
 
@@ -18,4 +19,5 @@ pub use builder::Builder;
 pub use client::Client;
 pub use proxy::{Fault, Proxy, Step, named};
 pub use resp::Reply;
+pub use sentinel::{Trio, TrioBuilder};
 pub use server::RedisServer;

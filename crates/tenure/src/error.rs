@@ -74,6 +74,8 @@ enum Again {
     NotYet,
     /// No answer came: it may have been executed, or may be still.
     Unanswered,
+    /// It was executed, but not as safely as it was asked to be.
+    Unconfirmed,
 }
 
 impl Error {
@@ -101,6 +103,11 @@ impl Error {
     /// A request was sent and no answer came: it may have been executed, or may be still.
     pub(crate) fn unanswered(message: impl Into<String>) -> Self {
         Error::with(ErrorKind::Unavailable, message, Again::Unanswered)
+    }
+
+    /// A request was executed, and is not to be relied on. That it would be soon is not to be expected.
+    pub(crate) fn unconfirmed(message: impl Into<String>) -> Self {
+        Error::with(ErrorKind::Unavailable, message, Again::Unconfirmed)
     }
 
     /// The store refused to execute the request for now, as one that is just starting does: it was not executed.
@@ -150,12 +157,12 @@ impl Error {
 
     /// Whether the request may have been executed although no answer came.
     pub(crate) fn may_have_run(&self) -> bool {
-        self.0.again == Again::Unanswered
+        matches!(self.0.again, Again::Unanswered | Again::Unconfirmed)
     }
 
     /// Whether the same request, sent again at once, may well be answered.
     pub(crate) fn is_worth_asking_again(&self) -> bool {
-        self.0.again != Again::No
+        matches!(self.0.again, Again::NotYet | Again::Unanswered)
     }
 }
 

@@ -16,6 +16,7 @@ pub struct Builder {
     settings: Vec<(String, String)>,
     tls_names: Vec<String>,
     has_clock: bool,
+    is_sentinel: bool,
 }
 
 impl Builder {
@@ -53,6 +54,13 @@ impl Builder {
         self
     }
 
+    /// It watches over other servers, and keeps nothing.
+    #[must_use]
+    pub(super) fn sentinel(mut self) -> Self {
+        self.is_sentinel = true;
+        self
+    }
+
     /// Starts it, and returns when it answers.
     ///
     /// # Panics
@@ -70,7 +78,8 @@ impl Builder {
             let password = self.settings.iter().rfind(|(name, _)| name == "requirepass");
             let password = password.map(|(_, value)| value.clone());
             // Otherwise somebody else was faster to bind a port.
-            if let Some(server) = RedisServer::launch(directory, port, password, tls, clock) {
+            let server = RedisServer::launch(directory, port, password, tls, clock, self.is_sentinel);
+            if let Some(server) = server {
                 return server;
             }
         }

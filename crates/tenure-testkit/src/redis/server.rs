@@ -31,6 +31,7 @@ pub struct RedisServer {
     password: Option<String>,
     tls: Option<Tls>,
     clock: Option<Clock>,
+    is_sentinel: bool,
     directory: Directory,
 }
 
@@ -54,9 +55,10 @@ impl RedisServer {
         password: Option<String>,
         tls: Option<Tls>,
         clock: Option<Clock>,
+        is_sentinel: bool,
     ) -> Option<Self> {
-        let child = Mutex::new(spawn(&directory, clock.as_ref()));
-        let server = RedisServer { child, port, password, tls, clock, directory };
+        let child = Mutex::new(spawn(&directory, clock.as_ref(), is_sentinel));
+        let server = RedisServer { child, port, password, tls, clock, is_sentinel, directory };
         match server.wait_until_up() {
             Ok(()) => Some(server),
             Err(said) if is_port_taken(&said) => None,
@@ -194,7 +196,7 @@ impl RedisServer {
                 let mut child = self.child();
                 end(&mut child);
                 drop(std::fs::remove_file(self.directory.file("log")));
-                *child = spawn(&self.directory, self.clock.as_ref());
+                *child = spawn(&self.directory, self.clock.as_ref(), self.is_sentinel);
             }
             match self.wait_until_up() {
                 Ok(()) => return,
@@ -242,12 +244,13 @@ impl Drop for RedisServer {
     }
 }
 
-fn spawn(directory: &Directory, clock: Option<&Clock>) -> Child {
+fn spawn(directory: &Directory, clock: Option<&Clock>, is_sentinel: bool) -> Child {
     let program = launch::require("redis-server", "redis-server");
     let environment = clock.map_or(&[][..], Clock::environment);
+    let arguments = ["redis.conf", "--sentinel"].map(OsStr::new);
     launch::start(
         &program,
-        &[OsStr::new("redis.conf")],
+        if is_sentinel { &arguments } else { &arguments[..1] },
         environment,
         directory.path(),
         &directory.file("log"),

@@ -6,6 +6,7 @@ mod file;
 mod memory;
 mod public;
 mod redis;
+mod sentinel;
 
 use tenure::Domain;
 use tenure_testkit::conformance::Client;

@@ -7,4 +7,5 @@ mod interop;
 mod loss;
 mod opening;
 mod refusals;
+mod sentinel;
 mod waiting;

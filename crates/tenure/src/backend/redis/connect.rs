@@ -3,7 +3,12 @@
 //! Our own URL decides; the driver's parser is not used, because it ignores what it does not know. A dead peer is noticed by the
 //! kernel within 3 s (keepalive, and a limit for what is not acknowledged), and by the supervisor's heartbeat before that.
 
+use std::future::poll_fn;
 use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -11,13 +16,15 @@ use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, ProtocolVersion,
-    PushInfo, RedisConnectionInfo, TlsCertificates, Value,
+    PushInfo, PushKind, RedisConnectionInfo, TlsCertificates, Value,
 };
+use tokio::sync::Notify;
 
-use super::fault;
+use super::sentinel::{self, Hear, Sentinels};
 use super::server::Server;
+use super::{fault, watcher};
 use crate::error::Error;
-use crate::url::{Credentials, RedisUrl, Tls, Topology};
+use crate::url::{Credentials, HostPort, RedisUrl, Tls, Topology};
 
 /// How long a request, or a connection, may take where the URL does not say.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -31,72 +38,136 @@ const MOST_REQUESTS: usize = 1 << 20;
 const CERTIFICATE: &str = "CERTIFICATE";
 const KEY: &str = "PRIVATE KEY";
 
-/// Makes connections to one server.
+/// Makes connections to one server: the one that the URL names, or that Sentinel does.
 pub(super) struct Connector {
-    client: Client,
-    /// What to call the server in a message.
-    pub(super) address: String,
+    way: Way,
     db: u32,
+    user: Option<String>,
+    has_password: bool,
     pub(super) timeout: Duration,
+}
+
+enum Way {
+    Direct { client: Box<Client>, address: String },
+    Sentinel(Arc<Sentinels>),
 }
 
 impl Connector {
     pub(super) fn new(url: &RedisUrl, timeout: Option<Duration>) -> Result<Self, Error> {
-        let (addr, address) = match (url.topology(), url.hosts(), url.tls()) {
-            (Topology::Unix { path }, ..) => (ConnectionAddr::Unix(path.clone()), path.display().to_string()),
-            (Topology::Single, [server], tls) => {
-                let (host, port) = (server.host.clone(), server.port);
-                let address = format!("{host}:{port}");
-                match tls {
-                    None => (ConnectionAddr::Tcp(host, port), address),
-                    Some(_) => {
-                        (ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }, address)
-                    }
-                }
+        let timeout = timeout.unwrap_or(TIMEOUT);
+        let access = |credentials, db| -> Result<Access, Error> {
+            let tls = url.tls().map(certificates).transpose()?;
+            Ok(Access { settings: settings(credentials, db), tls })
+        };
+        let servers = access(url.credentials(), url.db())?;
+        let way = match (url.topology(), url.hosts()) {
+            (Topology::Unix { path }, ..) => {
+                let address = path.display().to_string();
+                let client = Box::new(servers.client_at(ConnectionAddr::Unix(path.clone()), &address)?);
+                Way::Direct { client, address }
             }
-            _ => return Err(not_yet("Sentinel, Cluster and quorum")),
+            (Topology::Single, [server]) => {
+                Way::Direct { client: Box::new(servers.client(server)?), address: sentinel::shown(server) }
+            }
+            (Topology::Sentinel { service, credentials }, hosts) => {
+                let theirs = access(credentials.as_ref(), 0)?;
+                Way::Sentinel(Arc::new(Sentinels::new(service, hosts, &theirs, servers, timeout / 2)?))
+            }
+            _ => return Err(not_yet("Cluster and quorum")),
         };
-        if url.replicas().is_some() {
-            return Err(not_yet("the option `replicas`"));
-        }
-        let invalid = |error| fault::of_connecting(&error, &address);
-        let tcp = TcpSettings::default()
-            .set_nodelay(true)
-            .set_keepalive(
-                TcpKeepalive::new()
-                    .with_time(KEEPALIVE)
-                    .with_interval(KEEPALIVE)
-                    .with_retries(KEEPALIVE_PROBES),
-            )
-            .set_user_timeout(UNACKNOWLEDGED);
-        let settings = settings(url.credentials(), url.db());
-        let server = addr.into_connection_info().map_err(invalid)?;
-        let server = server.set_tcp_settings(tcp).set_redis_settings(settings);
-        let client = match url.tls() {
-            None => Client::open(server).map_err(invalid)?,
-            Some(tls) => Client::build_with_tls(server, certificates(tls)?).map_err(invalid)?,
-        };
-        Ok(Connector { client, address, db: url.db(), timeout: timeout.unwrap_or(TIMEOUT) })
+        let user = url.credentials().and_then(|credentials| credentials.user.clone());
+        let has_password = url.credentials().is_some();
+        Ok(Connector { way, db: url.db(), user, has_password, timeout })
     }
 
-    /// Connects, and hands what the server says unasked to `hear`, which must not block.
+    /// Connects the commands, and hands what the server says unasked to `hear`, which must not block.
     pub(super) async fn connect(
         &self,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, Error> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(MOST_REQUESTS)
-            .set_push_sender(move |push: PushInfo| -> Result<(), std::convert::Infallible> {
-                hear(push);
-                Ok(())
-            });
-        let connected = self.client.get_multiplexed_async_connection_with_config(&config);
+        match &self.way {
+            Way::Direct { client, address } => self.connect_to(client, address, hear).await,
+            Way::Sentinel(sentinels) => {
+                watcher::start(sentinels);
+                let (client, server) = sentinels.find().await?;
+                self.connect_watched(sentinels, &client, server, hear).await
+            }
+        }
+    }
+
+    /// The same to the server that the commands go to.
+    pub(super) async fn join(
+        &self,
+        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<MultiplexedConnection, Error> {
+        match &self.way {
+            Way::Direct { client, address } => self.connect_to(client, address, hear).await,
+            Way::Sentinel(sentinels) => {
+                let (client, server) = sentinels.standing().await?;
+                self.connect_watched(sentinels, &client, server, hear).await
+            }
+        }
+    }
+
+    /// Counts the servers that the commands went to.
+    pub(super) fn number(&self) -> u64 {
+        match &self.way {
+            Way::Direct { .. } => 0,
+            Way::Sentinel(sentinels) => sentinels.number(),
+        }
+    }
+
+    async fn connect_watched(
+        &self,
+        sentinels: &Sentinels,
+        client: &Client,
+        server: HostPort,
+        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<MultiplexedConnection, Error> {
+        let (address, ended) = (sentinel::shown(&server), Arc::new(Notify::new()));
+        let rung = Arc::clone(&ended);
+        let hear: Arc<Hear> = Arc::new(move |push: PushInfo| {
+            if push.kind == PushKind::Disconnection {
+                rung.notify_one();
+            }
+            hear(push);
+        });
+        // Before it is connected to: it may be followed by another in between, and is then not waited for.
+        sentinels.watch(server, &hear);
+        let heard = Arc::clone(&hear);
+        let mut connecting = pin!(self.connect_to(client, &address, move |push| heard(push)));
+        let mut ended = pin!(ended.notified());
+        let connected = poll_fn(|cx| match connecting.as_mut().poll(cx) {
+            Poll::Ready(connected) => Poll::Ready(Some(connected)),
+            Poll::Pending => ended.as_mut().poll(cx).map(|()| None),
+        });
+        let connected = match connected.await {
+            Some(connected) => Some(connected),
+            // It broke off by itself, and says why.
+            None if sentinels.watches(&hear) => Some(connecting.await),
+            None => None,
+        };
+        match connected {
+            Some(Ok(_)) | None if !sentinels.watches(&hear) => Err(Error::not_yet(format!(
+                "sentinel named another master than {address} while it was connected to; try again"
+            ))),
+            Some(connected) => connected,
+            None => Err(self.silent()),
+        }
+    }
+
+    async fn connect_to(
+        &self,
+        client: &Client,
+        address: &str,
+        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<MultiplexedConnection, Error> {
+        let config = connection_config(hear);
+        let connected = client.get_multiplexed_async_connection_with_config(&config);
         match tokio::time::timeout(self.timeout, connected).await {
             Ok(connection) => connection.map_err(|error| {
-                fault::of_selecting(&error, &self.address, self.db)
-                    .unwrap_or_else(|| fault::of_connecting(&error, &self.address))
+                fault::of_selecting(&error, address, self.db)
+                    .unwrap_or_else(|| fault::of_connecting(&error, address))
             }),
             Err(_) => Err(self.silent()),
         }
@@ -112,7 +183,7 @@ impl Connector {
         setup.cmd("TIME");
         let answers = tokio::time::timeout(self.timeout, connection.send_packed_commands(&setup, 0, 5)).await;
         let answers = answers.map_err(|_| self.silent())?;
-        let answers = answers.map_err(|error| fault::of_connecting(&error, &self.address))?;
+        let answers = answers.map_err(|error| fault::of_connecting(&error, &self.address()))?;
         let [hello, tracking, caching, info, time] = &answers[..] else {
             return Err(fault::unexpected(&Value::Array(answers)));
         };
@@ -125,45 +196,133 @@ impl Connector {
             return Err(error);
         }
         let server = Server::new(hello, info, time, refusal);
-        if server.is_replica {
-            return Err(Error::unavailable(format!(
-                "redis at {} is a read-only replica; point the URL at the master",
-                self.address
-            )));
+        match server.is_replica {
+            true => Err(self.demoted()),
+            false => Ok(server),
         }
-        Ok(server)
     }
 
-    pub(super) fn addr(&self) -> &ConnectionAddr {
-        self.client.get_connection_info().addr()
+    /// The server takes no writes. Where somebody knows which one does, that is worth asking again.
+    pub(super) fn demoted(&self) -> Error {
+        let address = self.address();
+        match &self.way {
+            Way::Direct { .. } => Error::unavailable(format!(
+                "redis at {address} is a read-only replica; point the URL at the master"
+            )),
+            Way::Sentinel(sentinels) => Error::not_yet(format!(
+                "redis at {address}, which sentinel names as the master of `{}`, is a replica; try again when the failover is over",
+                sentinels.service
+            )),
+        }
+    }
+
+    /// Whether there may be another server when this one is not the master any more.
+    pub(super) fn has_successors(&self) -> bool {
+        matches!(self.way, Way::Sentinel(_))
+    }
+
+    /// How many replicas Sentinel knows of.
+    pub(super) fn known_replicas(&self) -> u64 {
+        match &self.way {
+            Way::Direct { .. } => 0,
+            Way::Sentinel(sentinels) => sentinels.replicas.load(Ordering::Acquire),
+        }
+    }
+
+    /// What to call the server in a message.
+    pub(super) fn address(&self) -> String {
+        match &self.way {
+            Way::Direct { address, .. } => address.clone(),
+            Way::Sentinel(sentinels) => match sentinels.master() {
+                Some(master) => sentinel::shown(&master),
+                None => format!("the master of `{}`", sentinels.service),
+            },
+        }
+    }
+
+    /// Where the server is; nowhere when nobody named it yet.
+    pub(super) fn addr(&self) -> Option<ConnectionAddr> {
+        match &self.way {
+            Way::Direct { client, .. } => Some(client.get_connection_info().addr().clone()),
+            Way::Sentinel(sentinels) => sentinels.master().map(|master| sentinels.addr(&master)),
+        }
     }
 
     /// The user that the URL names.
     pub(super) fn user(&self) -> Option<&str> {
-        self.client.get_connection_info().redis_settings().username()
+        self.user.as_deref()
     }
 
     /// Whether the URL has one.
     pub(super) fn has_password(&self) -> bool {
-        self.client.get_connection_info().redis_settings().password().is_some()
+        self.has_password
     }
 
     pub(super) fn silent(&self) -> Error {
         let why = match self.addr() {
-            ConnectionAddr::TcpTls { .. } => {
+            Some(ConnectionAddr::TcpTls { .. }) => {
                 "is it overloaded, cut off, or does it expect redis:// without TLS?"
             }
             _ => "is it overloaded or cut off?",
         };
         Error::unavailable(format!(
             "redis at {} did not answer within {:?}; {why}",
-            self.address, self.timeout
+            self.address(),
+            self.timeout
         ))
     }
 }
 
 fn not_yet(what: &str) -> Error {
     Error::unsupported(format!("{what} are not in this version of tenure; use one server: redis://host"))
+}
+
+/// How connections of one kind are made: as whom, to which database, by which certificates.
+pub(super) struct Access {
+    settings: RedisConnectionInfo,
+    tls: Option<TlsCertificates>,
+}
+
+impl Access {
+    pub(super) fn client(&self, server: &HostPort) -> Result<Client, Error> {
+        self.client_at(self.addr(server), &sentinel::shown(server))
+    }
+
+    pub(super) fn addr(&self, server: &HostPort) -> ConnectionAddr {
+        let (host, port) = (server.host.clone(), server.port);
+        match self.tls {
+            None => ConnectionAddr::Tcp(host, port),
+            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+        }
+    }
+
+    fn client_at(&self, addr: ConnectionAddr, address: &str) -> Result<Client, Error> {
+        let invalid = |error| fault::of_connecting(&error, address);
+        let keepalive =
+            TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(KEEPALIVE_PROBES);
+        let tcp = TcpSettings::default()
+            .set_nodelay(true)
+            .set_keepalive(keepalive)
+            .set_user_timeout(UNACKNOWLEDGED);
+        let server = addr.into_connection_info().map_err(invalid)?;
+        let server = server.set_tcp_settings(tcp).set_redis_settings(self.settings.clone());
+        match &self.tls {
+            None => Client::open(server).map_err(invalid),
+            Some(tls) => Client::build_with_tls(server, tls.clone()).map_err(invalid),
+        }
+    }
+}
+
+/// No timeouts of the driver's: it would not close the connection.
+pub(super) fn connection_config(hear: impl Fn(PushInfo) + Send + Sync + 'static) -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(MOST_REQUESTS)
+        .set_push_sender(move |push: PushInfo| -> Result<(), std::convert::Infallible> {
+            hear(push);
+            Ok(())
+        })
 }
 
 fn settings(credentials: Option<&Credentials>, db: u32) -> RedisConnectionInfo {

@@ -33,7 +33,7 @@ pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> 
     let connector = &client.link.connector;
     let remedies = Remedies::new(connector, &client.ear.keys, facts.user.as_deref().or(connector.user()));
     let store =
-        format!("server at {} answered all questions in {}", connector.address, shown(start.elapsed()));
+        format!("server at {} answered all questions in {}", connector.address(), shown(start.elapsed()));
     let mut findings = vec![Finding::fit("store", store)];
     findings.push(checks::version(&facts));
     findings.push(checks::role(&facts));
@@ -111,7 +111,7 @@ impl Rehearsal {
 async fn another(client: &Client, ear: &Arc<Ear>) -> Result<Redis, Error> {
     let sink: Weak<dyn Sink> = Arc::<Ear>::downgrade(ear);
     let (connector, keys) = (Arc::clone(&client.link.connector), Arc::clone(&client.ear.keys));
-    Redis::connect(connector, keys, client.ear.clock.clone(), sink, Session::random(), true).await
+    Redis::connect(connector, keys, client.ear.clock.clone(), sink, Session::random(), None, true).await
 }
 
 /// How many replicas know of what this client last wrote; `None` when that may not be asked.

@@ -9,12 +9,15 @@ mod examine;
 mod fault;
 mod keys;
 mod link;
+mod replicas;
 mod scan;
 mod script;
+mod sentinel;
 mod server;
 mod subscription;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
+mod watcher;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -25,6 +28,7 @@ use redis::{Cmd, PushInfo, PushKind, ServerError, Value};
 use self::connect::Connector;
 use self::keys::Keys;
 use self::link::{Line, Link, Listener};
+use self::replicas::{Acknowledgement, Cautious};
 use self::script::Call;
 use self::server::Server;
 use self::subscription::Subscription;
@@ -50,6 +54,8 @@ struct Client {
     session: Session,
     ear: Arc<Ear>,
     link: Arc<Link>,
+    /// What hears of grants in place of the sink, where replicas must know of them first.
+    _cautious: Option<Arc<dyn Sink>>,
     /// Why grants can't be published.
     unpublished: OnceLock<String>,
 }
@@ -69,8 +75,9 @@ impl Redis {
             Err(error) => return Pending::now(Err(error)),
         };
         let (keys, clock) = (Arc::new(Keys::new(url.prefix())), clock.clone());
+        let wanted = url.replicas().map(|wanted| Acknowledgement::new(wanted, Arc::clone(&connector)));
         Pending::Later(Box::pin(async move {
-            let redis = Redis::connect(connector, keys, clock, sink, session, must_be_there).await?;
+            let redis = Redis::connect(connector, keys, clock, sink, session, wanted, must_be_there).await?;
             Ok(Arc::new(redis) as Arc<dyn Backend>)
         }))
     }
@@ -81,15 +88,18 @@ impl Redis {
         clock: Clock,
         sink: Weak<dyn Sink>,
         session: Session,
+        acknowledgement: Option<Acknowledgement>,
         must_be_there: bool,
     ) -> Result<Self, Error> {
         let (theirs, ours) = (Arc::clone(&connector), Arc::clone(&keys));
-        let subscription = Subscription::new(theirs, ours, session.id(), sink.clone());
-        let offset = AtomicI64::new(i64::MIN);
-        let ear = Arc::new(Ear { keys, sink, subscription, server: Mutex::new(None), clock, offset });
+        let cautious = acknowledgement.is_some().then(|| Arc::new(Cautious(sink.clone())) as Arc<dyn Sink>);
+        let told = cautious.as_ref().map_or_else(|| sink.clone(), Arc::downgrade);
+        let subscription = Subscription::new(theirs, ours, session.id(), told);
+        let (offset, server) = (AtomicI64::new(i64::MIN), Mutex::new(None));
+        let ear = Arc::new(Ear { keys, sink, subscription, acknowledgement, server, clock, offset });
         let listener: Arc<dyn Listener> = Arc::clone(&ear) as _;
         let link = Link::open(connector, listener, must_be_there).await?;
-        Ok(Redis(Arc::new(Client { session, ear, link, unpublished: OnceLock::new() })))
+        Ok(Redis(Arc::new(Client { session, ear, link, _cautious: cautious, unpublished: OnceLock::new() })))
     }
 
     fn server(&self) -> Option<Arc<Server>> {
@@ -251,7 +261,13 @@ impl Client {
         if value.as_ref().is_ok_and(is_unknown) {
             value = line.connection.send_packed_command(&call.whole(has_flags)).await;
         }
-        self.answered(value.map_err(|error| fault::of_command(&error))?)
+        let answer = self.answered(value.map_err(|error| fault::of_command(&error))?)?;
+        if let Some(acknowledgement) = &self.ear.acknowledgement
+            && call.leases(&answer.reply)
+        {
+            Box::pin(acknowledgement.confirm(&mut line, call)).await?;
+        }
+        Ok(answer)
     }
 
     /// Calls scripts in one go.
@@ -271,13 +287,30 @@ impl Client {
             true => send(line, calls, |call| call.whole(has_flags), is_tracked).await?,
             false => values,
         };
-        Ok(values.into_iter().map(|value| self.answered(value)).collect())
+        let mut answers: Vec<_> = values.into_iter().map(|value| self.answered(value)).collect();
+        if let Some(acknowledgement) = &self.ear.acknowledgement {
+            let leases = |call: &Call, answer: &Result<Answer, Error>| {
+                answer.as_ref().is_ok_and(|answer| call.leases(&answer.reply))
+            };
+            // The last write stands behind all others.
+            let last = calls.iter().zip(&answers).rfind(|(call, answer)| leases(call, answer));
+            if let Some((last, _)) = last
+                && let Err(error) = acknowledgement.confirm(line, last).await
+            {
+                let unknown = calls.iter().zip(&mut answers).filter(|(call, answer)| leases(call, answer));
+                unknown.for_each(|(_, answer)| *answer = Err(error.clone()));
+            }
+        }
+        Ok(answers)
     }
 
     fn refused(&self, refusal: &ServerError) -> Error {
         if refusal.code() == "READONLY" {
             // It is not the master any more; who is, the next connection will tell.
             self.link.drop_connection();
+            if self.link.connector.has_successors() {
+                return self.link.connector.demoted();
+            }
         }
         fault::refused(refusal)
     }
@@ -331,6 +364,8 @@ struct Ear {
     keys: Arc<Keys>,
     sink: Weak<dyn Sink>,
     subscription: Arc<Subscription>,
+    /// What replicas must do before a grant counts.
+    acknowledgement: Option<Acknowledgement>,
     /// The server that was last connected to.
     server: Mutex<Option<Arc<Server>>>,
     clock: Clock,
@@ -375,6 +410,9 @@ impl Listener for Ear {
         // Also the first request on a connection can say when it is too late to be executed (rule 6 of waiting).
         if let Some(time) = server.time {
             self.saw_time(time);
+        }
+        if let (Some(acknowledgement), Some(replicas)) = (&self.acknowledgement, server.replicas) {
+            acknowledgement.saw(replicas);
         }
         let before = self.server.lock().replace(Arc::clone(server));
         match before {

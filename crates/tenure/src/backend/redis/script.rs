@@ -94,6 +94,27 @@ impl Call {
         matches!(self.op, Op::Renew { .. } | Op::Detach { .. })
     }
 
+    /// Whether the answer says that the lease is there, or lasts longer: what replicas are to know.
+    pub(super) fn leases(&self, reply: &Reply) -> bool {
+        match reply {
+            Reply::Granted { .. } => true,
+            Reply::Done => self.is_renewal(),
+            _ => false,
+        }
+    }
+
+    /// How long the lease is to last.
+    pub(super) fn ttl(&self) -> Option<Duration> {
+        match &self.op {
+            Op::Acquire { ttl, .. }
+            | Op::Renew { ttl, .. }
+            | Op::Detach { ttl, .. }
+            | Op::Adopt { ttl, .. }
+            | Op::TakeOver { ttl, .. } => Some(*ttl),
+            _ => None,
+        }
+    }
+
     /// The command that lets the last fence outlive its lease.
     pub(super) fn keep_fence(&self) -> Cmd {
         let mut cmd = Cmd::with_capacity(3, self.lock.len() + USUAL_BYTES);

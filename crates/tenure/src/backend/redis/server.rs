@@ -6,6 +6,8 @@
 
 use redis::{ServerError, Value};
 
+use super::replicas;
+
 /// A server, as it was when it was connected to.
 #[derive(Debug, Default)]
 pub(super) struct Server {
@@ -16,6 +18,8 @@ pub(super) struct Server {
     pub(super) time: Option<u64>,
     /// Why the server does not tell of changed keys; `None` when it does.
     pub(super) tracking_refused: Option<String>,
+    /// How many replicas it has, where it says that.
+    pub(super) replicas: Option<u64>,
     /// Which run of which server it is.
     run_id: Option<String>,
     eviction: Option<String>,
@@ -46,11 +50,7 @@ impl Server {
             }
         }
         let info = string(info).unwrap_or_default();
-        let field = |name: &str| {
-            info.lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-                .map(|value| value.trim().to_owned())
-        };
+        let field = |name: &str| field(info, name).map(str::to_owned);
         let product = match field("valkey_version") {
             Some(version) => format!("valkey {version}"),
             None => format!("redis {}", field("redis_version").unwrap_or(text)),
@@ -60,6 +60,7 @@ impl Server {
             Some(_) => "no append-only file",
             None => "persistence unknown",
         };
+        server.replicas = replicas::connected(info);
         server.run_id = field("run_id");
         server.eviction = field("maxmemory_policy");
         let eviction = server.eviction.as_deref().unwrap_or("eviction policy unknown");
@@ -97,6 +98,11 @@ impl Server {
         }
         warnings
     }
+}
+
+/// A field of what `INFO` said.
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
 pub(super) fn string(value: &Value) -> Option<&str> {

@@ -198,6 +198,7 @@ impl Listening {
                 break;
             }
             let (connector, bell) = (Arc::clone(&subscription.connector), Arc::new(Notify::new()));
+            let number = connector.number();
             let connection = match subscribe(&subscription, &bell).await {
                 Ok(connection) => connection,
                 Err(error) if error.kind() == ErrorKind::Denied => {
@@ -212,6 +213,10 @@ impl Listening {
                 }
             };
             subscription.begin(Arc::clone(&bell));
+            // The commands went to another server before there was a bell to ring.
+            if connector.number() != number {
+                bell.notify_one();
+            }
             drop(subscription);
             pace.begin();
             let is_wanted = || self.subscription.upgrade().is_some_and(|wanted| !wanted.ends_when_idle());
@@ -245,7 +250,7 @@ async fn subscribe(
 ) -> Result<MultiplexedConnection, Error> {
     let (told, rung, connector) = (Arc::downgrade(subscription), Arc::clone(bell), &subscription.connector);
     let mut connection = connector
-        .connect(move |push| match push.kind {
+        .join(move |push| match push.kind {
             PushKind::Disconnection => rung.notify_one(),
             _ => drop(told.upgrade().map(|subscription| subscription.heard(&push))),
         })

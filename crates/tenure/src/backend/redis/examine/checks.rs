@@ -63,17 +63,17 @@ pub(super) fn cluster(facts: &Facts) -> Option<Finding> {
 pub(super) fn encryption(connector: &Connector) -> Finding {
     const CHECK: &str = "encryption";
     match connector.addr() {
-        ConnectionAddr::TcpTls { .. } => {
+        Some(ConnectionAddr::TcpTls { .. }) => {
             Finding::fit(CHECK, "TLS, and the certificate of the server is checked")
         }
-        ConnectionAddr::Tcp(host, _) if !is_this_machine(host) => {
+        Some(ConnectionAddr::Tcp(host, _)) if !is_this_machine(&host) => {
             let reason = format!(
                 "plain connection to {host}: whoever is on the way can read and change it, also the password"
             );
             Finding::doubtful(CHECK, reason)
                 .remedy("write rediss:// instead of redis:// in the URL, and give the server a tls-port")
         }
-        ConnectionAddr::Unix(_) => Finding::fit(CHECK, "none needed: a local socket"),
+        Some(ConnectionAddr::Unix(_)) => Finding::fit(CHECK, "none needed: a local socket"),
         _ => Finding::fit(CHECK, "none needed: the connection stays on this machine"),
     }
 }
@@ -84,7 +84,7 @@ fn is_this_machine(host: &str) -> bool {
 
 pub(super) fn user(facts: &Facts, connector: &Connector, remedies: &Remedies) -> Finding {
     let is_remote = match connector.addr() {
-        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => !is_this_machine(host),
+        Some(ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. }) => !is_this_machine(&host),
         _ => false,
     };
     let user = match facts.user.as_deref().or(connector.user()) {

@@ -19,11 +19,13 @@ pub(super) struct Remedies {
 impl Remedies {
     pub(super) fn new(connector: &Connector, keys: &Keys, user: Option<&str>) -> Self {
         let cli = match connector.addr() {
-            ConnectionAddr::Unix(path) => format!("redis-cli -s {}", quoted(&path.display().to_string())),
-            ConnectionAddr::TcpTls { host, port, .. } => {
-                format!("redis-cli --tls -h {} -p {port}", quoted(host))
+            Some(ConnectionAddr::Unix(path)) => {
+                format!("redis-cli -s {}", quoted(&path.display().to_string()))
             }
-            ConnectionAddr::Tcp(host, port) => format!("redis-cli -h {} -p {port}", quoted(host)),
+            Some(ConnectionAddr::TcpTls { host, port, .. }) => {
+                format!("redis-cli --tls -h {} -p {port}", quoted(&host))
+            }
+            Some(ConnectionAddr::Tcp(host, port)) => format!("redis-cli -h {} -p {port}", quoted(&host)),
             _ => "redis-cli".to_owned(),
         };
         let user = quoted(user.unwrap_or("default"));

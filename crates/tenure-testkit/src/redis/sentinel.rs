@@ -1,0 +1,251 @@
+//! Three Sentinels that watch over one master and its two replicas.
+//!
+//! It takes about two seconds until they know of each other, and as long until they have replaced a master; so a test does several
+//! things with one.
+
+use super::builder::Builder;
+use super::server::RedisServer;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What they call the service.
+const SERVICE: &str = "main";
+/// More than a busy machine needs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the servers and Sentinels are to be like.
+#[derive(Debug, Clone)]
+pub struct TrioBuilder {
+    down_after: Duration,
+    password: Option<String>,
+    sentinel_password: Option<String>,
+    has_tls: bool,
+}
+
+impl Default for TrioBuilder {
+    fn default() -> Self {
+        let down_after = Duration::from_secs(1);
+        TrioBuilder { down_after, password: None, sentinel_password: None, has_tls: false }
+    }
+}
+
+impl TrioBuilder {
+    /// So long a master may be silent before it is replaced; a second, unless this says otherwise.
+    #[must_use]
+    pub fn down_after(mut self, silence: Duration) -> Self {
+        self.down_after = silence;
+        self
+    }
+
+    /// The servers want a password.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// The Sentinels want a password.
+    #[must_use]
+    pub fn sentinel_password(mut self, password: &str) -> Self {
+        self.sentinel_password = Some(password.into());
+        self
+    }
+
+    /// Servers and Sentinels speak TLS with everyone, with certificates of one authority.
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.has_tls = true;
+        self
+    }
+
+    /// Starts them, and returns when they know of each other.
+    ///
+    /// # Panics
+    /// When there is no redis-server, or they do not find each other.
+    #[must_use]
+    pub fn start(self) -> Trio {
+        let authority = self.has_tls.then(|| RedisServer::builder().tls().start());
+        let plain = || self.certified(RedisServer::builder(), authority.as_ref());
+        let data = || {
+            let builder = match &self.password {
+                Some(password) => plain().config("requirepass", password).config("masterauth", password),
+                None => plain(),
+            };
+            builder.config("repl-ping-replica-period", "1")
+        };
+        let port = |server: &RedisServer| if self.has_tls { server.tls_port() } else { server.port() };
+        let master = data().start();
+        let at = format!("127.0.0.1 {}", port(&master));
+        let announced = |builder: Builder| builder.config("replicaof", &at).start();
+        let servers = [master, announced(data()), announced(data())];
+        let sentinel = || {
+            let mut builder = plain()
+                .sentinel()
+                .config("sentinel", &format!("monitor {SERVICE} {at} 2"))
+                .config(
+                    "sentinel",
+                    &format!("down-after-milliseconds {SERVICE} {}", self.down_after.as_millis()),
+                )
+                .config("sentinel", &format!("failover-timeout {SERVICE} 3000"))
+                .config("sentinel", &format!("parallel-syncs {SERVICE} 2"));
+            if let Some(password) = &self.password {
+                builder = builder.config("sentinel", &format!("auth-pass {SERVICE} {password}"));
+            }
+            if let Some(password) = &self.sentinel_password {
+                let among = format!("sentinel-pass {password}");
+                builder = builder.config("requirepass", password).config("sentinel", &among);
+            }
+            builder.start()
+        };
+        let sentinels = [sentinel(), sentinel(), sentinel()];
+        let trio = Trio { sentinels, servers, authority, has_tls: self.has_tls };
+        trio.wait_until_complete();
+        trio
+    }
+
+    fn certified(&self, builder: Builder, authority: Option<&RedisServer>) -> Builder {
+        let Some(authority) = authority else { return builder };
+        let file = |name: &str| authority.ca_path().with_file_name(name).display().to_string();
+        builder
+            .tls()
+            .config("tls-replication", "yes")
+            .config("tls-ca-cert-file", &file("ca.crt"))
+            .config("tls-cert-file", &file("server.crt"))
+            .config("tls-key-file", &file("server.key"))
+            .config("tls-client-cert-file", &file("client.crt"))
+            .config("tls-client-key-file", &file("client.key"))
+    }
+}
+
+/// Three Sentinels, and three servers of which one is the master. They die with this value, and with this process.
+#[derive(Debug)]
+pub struct Trio {
+    sentinels: [RedisServer; 3],
+    servers: [RedisServer; 3],
+    authority: Option<RedisServer>,
+    has_tls: bool,
+}
+
+impl Trio {
+    /// Without passwords and TLS.
+    #[must_use]
+    pub fn start() -> Self {
+        Trio::builder().start()
+    }
+
+    /// With settings.
+    #[must_use]
+    pub fn builder() -> TrioBuilder {
+        TrioBuilder::default()
+    }
+
+    /// As a domain is opened with, without passwords.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let hosts = self.sentinels.each_ref().map(|sentinel| format!("127.0.0.1:{}", self.port(sentinel)));
+        let scheme = if self.has_tls { "rediss" } else { "redis" };
+        format!("{scheme}+sentinel://{}/{SERVICE}", hosts.join(","))
+    }
+
+    /// The certificate of the authority.
+    ///
+    /// # Panics
+    /// When it was started without [`TrioBuilder::tls`].
+    #[must_use]
+    pub fn ca_path(&self) -> std::path::PathBuf {
+        self.authority.as_ref().expect("a trio that was started with `.tls()`").ca_path()
+    }
+
+    /// The Sentinels.
+    #[must_use]
+    pub fn sentinels(&self) -> &[RedisServer; 3] {
+        &self.sentinels
+    }
+
+    /// What they call the service.
+    #[must_use]
+    pub fn service(&self) -> &'static str {
+        SERVICE
+    }
+
+    /// The servers, whatever their role.
+    #[must_use]
+    pub fn servers(&self) -> &[RedisServer; 3] {
+        &self.servers
+    }
+
+    /// The server that the first Sentinel names.
+    ///
+    /// # Panics
+    /// When it names none of these.
+    #[must_use]
+    pub fn master(&self) -> &RedisServer {
+        let named = self.sentinels[0].command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]);
+        let port = named.items()[1].text();
+        let master = self.servers.iter().find(|server| self.port(server).to_string() == port);
+        master.expect("one of the servers")
+    }
+
+    /// Returns when all Sentinels name another master than this one, and it says that it is.
+    ///
+    /// # Panics
+    /// When that does not happen.
+    pub fn wait_for_another_than(&self, port: u16) {
+        self.wait_until("a failover", || {
+            let names_another = |sentinel: &RedisServer| {
+                let named = sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]);
+                let named = named.items()[1].text();
+                self.servers
+                    .iter()
+                    .any(|server| server.port() != port && self.port(server).to_string() == named)
+            };
+            self.sentinels.iter().all(names_another)
+                && self.master().command(&["ROLE"]).items()[0].text() == "master"
+        });
+    }
+
+    fn port(&self, server: &RedisServer) -> u16 {
+        if self.has_tls { server.tls_port() } else { server.port() }
+    }
+
+    fn wait_until_complete(&self) {
+        let is_complete = |sentinel: &RedisServer| {
+            let known = sentinel.command(&["SENTINEL", "MASTER", SERVICE]);
+            let words: Vec<_> = known.items().iter().map(super::resp::Reply::text).collect();
+            let has = |name: &str, value: &str| words.chunks(2).any(|pair| pair == [name, value]);
+            has("num-slaves", "2") && has("num-other-sentinels", "2") && has("flags", "master")
+        };
+        let is_synced = |server: &RedisServer| {
+            let role = server.command(&["ROLE"]);
+            let items = role.items();
+            items[0].text() == "master" || items[3].text() == "connected"
+        };
+        self.wait_until("servers that know each other", || {
+            self.servers.iter().all(is_synced) && self.sentinels.iter().all(is_complete)
+        });
+    }
+
+    fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let give_up = Instant::now() + PATIENCE;
+        while !is_so() {
+            let log = || self.sentinels[0].log();
+            assert!(Instant::now() < give_up, "no {what} within {PATIENCE:?}\n{}", log());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replaces_a_master_that_is_killed() {
+        let trio = Trio::start();
+        let port = trio.master().port();
+        trio.master().kill();
+        trio.wait_for_another_than(port);
+        assert_ne!(trio.master().port(), port);
+        assert_eq!(trio.master().command(&["SET", "a", "1"]).text(), "OK");
+    }
+}

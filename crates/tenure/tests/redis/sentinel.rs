@@ -1,0 +1,5 @@
+//! A master that is found through Sentinel: opening, and what happens when another becomes the master.
+
+mod failover;
+mod opening;
+mod replicas;

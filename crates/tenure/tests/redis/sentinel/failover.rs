@@ -1,0 +1,152 @@
+//! Another server becomes the master, in each of the ways in which that happens. Locks may be lost with the old one: replication is
+//! asynchronous. Fences never go back.
+
+use std::time::{Duration, Instant};
+
+use tenure::{Domain, Fence, Guard};
+use tenure_testkit::redis::Trio;
+
+const TTL: Duration = Duration::from_secs(2);
+/// 3 s for the failover, and the ttl; the rest is for a machine that is busy with other tests.
+const BACK_AFTER: Duration = Duration::from_secs(3 + 2 + 15);
+
+async fn open(trio: &Trio) -> Domain {
+    Domain::open(format!("{}?ttl=2s&timeout=500ms", trio.url())).await.expect("a master")
+}
+
+/// The first grant after now. Whatever comes before is an outage and says so.
+async fn next_grant(domain: &Domain) -> Guard {
+    let begin = Instant::now();
+    loop {
+        match domain.lock("orders/42").acquire().await {
+            Ok(guard) => {
+                assert!(begin.elapsed() < BACK_AFTER, "back after {:?}", begin.elapsed());
+                return guard;
+            }
+            Err(error) => {
+                assert!(error.is_transient(), "{error}");
+                assert!(begin.elapsed() < BACK_AFTER, "not back after {:?}: {error}", begin.elapsed());
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+}
+
+/// Takes the name by turns.
+async fn turns(domains: [&Domain; 2]) -> Fence {
+    let mut last = None;
+    for domain in domains.into_iter().cycle().take(20) {
+        let guard = domain.lock("orders/42").acquire().await.expect("a master");
+        assert!(last < Some(guard.fence()), "{last:?} then {:?}", guard.fence());
+        last = Some(guard.fence());
+        guard.release().await.expect("a master");
+    }
+    last.expect("some turns")
+}
+
+// B1, R0.5: fault 10, the master is killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_master_is_followed_by_another() {
+    let trio = Trio::start();
+    let (one, other) = (open(&trio).await, open(&trio).await);
+    turns([&one, &other]).await;
+    let held = one.lock("orders/42").acquire().await.expect("a master");
+    let (before, port) = (held.fence(), trio.master().port());
+    let waits = {
+        let other = other.clone();
+        tokio::spawn(async move { next_grant(&other).await })
+    };
+    trio.master().kill();
+    let lost = tokio::time::timeout(BACK_AFTER, held.lost()).await;
+    assert!(lost.is_ok() || held.is_held(), "it is held or it is lost");
+    drop(held);
+    let next = waits.await.expect("no panic");
+    assert!(next.fence() > before, "{:?} after {before:?}", next.fence());
+    next.release().await.expect("the new master");
+    trio.wait_for_another_than(port);
+    // The one that only held need not have looked for the new master yet.
+    drop(next_grant(&one).await);
+    assert!(turns([&one, &other]).await > before);
+}
+
+// B1: fault 10, the master is paused, replaced, and goes on as if it were one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_master_that_resumes_is_not_believed() {
+    let trio = Trio::start();
+    let (one, other) = (open(&trio).await, open(&trio).await);
+    let held = one.lock("orders/42").acquire().await.expect("a master");
+    let (before, old) = (held.fence(), trio.master());
+    old.stop();
+    let next = next_grant(&other).await;
+    assert!(!held.is_held(), "the next one has the name");
+    let lost = tokio::time::timeout(TTL, held.lost()).await;
+    assert!(lost.is_ok(), "and this one is told");
+    assert!(next.fence() > before, "{:?} after {before:?}", next.fence());
+    old.cont();
+    let newcomer = open(&trio).await;
+    for domain in [&one, &newcomer] {
+        let begin = Instant::now();
+        let attempt = loop {
+            match domain.lock("orders/42").try_acquire().await {
+                Ok(attempt) => break attempt,
+                Err(error) => assert!(error.is_transient() && begin.elapsed() < BACK_AFTER, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        assert!(!attempt.is_acquired(), "the old master does not give away what the new one has");
+    }
+    assert!(next.is_held());
+    next.release().await.expect("the new master");
+    turns([&one, &newcomer]).await;
+}
+
+// R0.5: a server that is demoted without a word says READONLY, and its successor is asked at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_demoted_master_is_left_for_its_successor() {
+    let trio = Trio::builder().down_after(Duration::from_secs(60)).start();
+    let domain = open(&trio).await;
+    let before = turns([&domain, &domain]).await;
+    let old = trio.master();
+    let new = trio.servers().iter().find(|server| server.port() != old.port()).expect("a replica");
+    let port = new.port().to_string();
+    new.command(&["REPLICAOF", "NO", "ONE"]);
+    for sentinel in trio.sentinels() {
+        sentinel.command(&["SENTINEL", "REMOVE", trio.service()]);
+        let set = sentinel.command(&["SENTINEL", "MONITOR", trio.service(), "127.0.0.1", &port, "2"]);
+        assert_eq!(set.text(), "OK");
+    }
+    old.command(&["REPLICAOF", "127.0.0.1", &port]);
+    let guard = domain.lock("orders/42").acquire().await.expect("the successor, without an error");
+    assert!(guard.fence() > before);
+    assert_eq!(new.command(&["EXISTS", "tenure:orders/42"]).int(), 1);
+    guard.release().await.expect("the successor");
+}
+
+// R0.5: a failover that is ordered leaves the old master as it is for seconds. Nothing but Sentinel tells that it is not the one any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ordered_failover_is_heard_of() {
+    let trio = Trio::start();
+    let (one, other) = (open(&trio).await, open(&trio).await);
+    let (mut last, old) = (turns([&one, &other]).await, trio.master());
+    let ordered = trio.sentinels()[2].command(&["SENTINEL", "FAILOVER", trio.service()]);
+    assert_eq!(ordered.text(), "OK");
+    trio.wait_for_another_than(old.port());
+    let begin = Instant::now();
+    for domain in [&one, &other] {
+        let mut is_followed = false;
+        while !is_followed {
+            let guard = next_grant(domain).await;
+            assert!(guard.fence() > last, "{:?} after {last:?}", guard.fence());
+            last = guard.fence();
+            is_followed = trio.master().command(&["EXISTS", "tenure:orders/42"]).int() == 1;
+            let role = old.command(&["ROLE"]).items()[0].text();
+            assert_eq!(
+                role,
+                "master",
+                "followed before it was demoted, {:?} after the failover",
+                begin.elapsed()
+            );
+            drop(guard.release().await);
+        }
+    }
+}

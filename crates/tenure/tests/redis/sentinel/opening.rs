@@ -1,0 +1,83 @@
+//! From a URL with Sentinels to a master, and what is wrong on the way.
+
+use tenure::{Domain, Error, ErrorKind};
+use tenure_testkit::redis::{RedisServer, Trio};
+
+async fn refused(url: &str, kind: ErrorKind, parts: &[&str]) -> Error {
+    let error = Domain::open(url).await.expect_err("it can't be opened");
+    assert_eq!(error.kind(), kind, "{error}");
+    for part in parts {
+        assert!(error.to_string().contains(part), "`{part}` in: {error}");
+    }
+    error
+}
+
+// R0.5, R0.6
+#[tokio::test]
+async fn says_what_each_sentinel_said() {
+    let nobody = "redis+sentinel://127.0.0.1:1,127.0.0.1:2/main";
+    let each = [
+        "no sentinel names a master of `main`",
+        "127.0.0.1:1 can't be reached",
+        "127.0.0.1:2 can't be reached",
+    ];
+    refused(nobody, ErrorKind::Unavailable, &each).await;
+
+    let trio = Trio::start();
+    let unknown = trio.url().replace("/main", "/mian");
+    let each =
+        trio.sentinels().each_ref().map(|one| format!("127.0.0.1:{} does not know this service", one.port()));
+    refused(&unknown, ErrorKind::Invalid, &each.each_ref().map(String::as_str)).await;
+
+    let plain = RedisServer::start();
+    let url = format!("redis+sentinel://127.0.0.1:{}/main", plain.port());
+    refused(&url, ErrorKind::Unavailable, &["is no sentinel"]).await;
+
+    let dead = &trio.sentinels()[0];
+    dead.kill();
+    refused(&unknown, ErrorKind::Unavailable, &["can't be reached", "does not know this service"]).await;
+    let domain = Domain::open(trio.url()).await.expect("two of three know");
+    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    let stopped = &trio.sentinels()[1];
+    stopped.stop();
+    let domain = Domain::open(format!("{}?timeout=600ms", trio.url())).await.expect("one of three knows");
+    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    stopped.cont();
+}
+
+// R0.6
+#[tokio::test]
+async fn passwords_are_for_servers_and_for_sentinels() {
+    let trio = Trio::builder().password("for-servers").sentinel_password("for-sentinels").start();
+    let url = |server: &str, sentinel: &str| {
+        let url = trio.url().replace("://", &format!("://{server}"));
+        format!("{url}{sentinel}")
+    };
+    let domain =
+        Domain::open(url(":for-servers@", "?sentinel_password=for-sentinels")).await.expect("both are right");
+    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    let fix = "correct `sentinel_user` and `sentinel_password`";
+    for sentinel in ["", "?sentinel_password=wrong", "?sentinel_user=nobody&sentinel_password=for-sentinels"]
+    {
+        let error =
+            refused(&url(":for-servers@", sentinel), ErrorKind::Denied, &["no sentinel names", fix]).await;
+        assert!(!error.to_string().contains("for-"), "no password: {error}");
+    }
+    for server in ["", ":wrong@"] {
+        let error =
+            refused(&url(server, "?sentinel_password=for-sentinels"), ErrorKind::Denied, &["redis"]).await;
+        assert!(!error.to_string().contains(fix), "{error}");
+    }
+}
+
+// R0.6
+#[tokio::test]
+async fn tls_is_for_both() {
+    let trio = Trio::builder().tls().start();
+    let url = format!("{}?tls_ca={}", trio.url(), trio.ca_path().display());
+    let domain = Domain::open(&url).await.expect("one authority for all");
+    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    refused(&trio.url(), ErrorKind::Unavailable, &["no sentinel names", "can't be reached"]).await;
+    let findings = domain.examine().await.expect("to examine");
+    assert!(findings.iter().any(|found| found.check == "encryption" && found.to_string().contains("TLS")));
+}
