@@ -204,6 +204,18 @@ impl RedisUrl {
         &self.hosts
     }
 
+    /// Every server by itself, as if the URL named that one alone.
+    pub(crate) fn members(&self) -> Vec<RedisUrl> {
+        let alone = |host: &HostPort| RedisUrl {
+            topology: Topology::Single,
+            hosts: vec![host.clone()],
+            replicas: None,
+            inner: None,
+            ..self.clone()
+        };
+        self.hosts.iter().map(alone).collect()
+    }
+
     pub(crate) fn tls(&self) -> Option<&Tls> {
         self.tls.as_ref()
     }

@@ -9,8 +9,9 @@ use super::memory::{Memory, MemoryStore};
 use super::redis::Redis;
 use super::{Backend, Pending, Sink};
 use crate::clock::Clock;
+use crate::error::Error;
 use crate::owner::Session;
-use crate::url::{Degrade, DomainUrl, Inner, RedisUrl, Target};
+use crate::url::{Degrade, DomainUrl, Inner, RedisUrl, Target, Topology};
 
 /// Opens the store that the URL names; what it hears unasked goes to `sink`.
 pub(crate) fn open(url: &DomainUrl, clock: &Clock, sink: Weak<dyn Sink>) -> Pending<Arc<dyn Backend>> {
@@ -27,10 +28,32 @@ pub(crate) fn open(url: &DomainUrl, clock: &Clock, sink: Weak<dyn Sink>) -> Pend
             Pending::now(opened.map(|domain| Arc::new(domain) as Arc<dyn Backend>))
         }
         Target::Redis(server) => match server.inner() {
-            None => Redis::open(server, url.timeout(), clock, sink, Session::random(), true),
+            None => servers(server, url.timeout(), clock, sink, Session::random(), true),
             Some(inner) => layered(server, inner, url.timeout(), clock, sink),
         },
     }
+}
+
+/// Opens what is on servers. Those that need not be there at once are connected to as soon as they are.
+fn servers(
+    url: &RedisUrl,
+    timeout: Option<Duration>,
+    clock: &Clock,
+    sink: Weak<dyn Sink>,
+    session: Session,
+    must_be_there: bool,
+) -> Pending<Arc<dyn Backend>> {
+    match url.topology() {
+        Topology::Single | Topology::Unix { .. } | Topology::Sentinel { .. } => {
+            Redis::open(url, timeout, clock, sink, session, must_be_there)
+        }
+        Topology::Cluster => Pending::now(Err(not_yet("Cluster is"))),
+        Topology::Quorum => Pending::now(Err(not_yet("a quorum is"))),
+    }
+}
+
+fn not_yet(what: &str) -> Error {
+    Error::unsupported(format!("{what} not in this version of tenure; use one server: redis://host"))
 }
 
 fn layered(
@@ -49,7 +72,7 @@ fn layered(
     let (degrade, clock) = (inner.degrade(), clock.clone());
     let session = file.session().clone();
     let must_be_there = degrade == Degrade::Never;
-    let outer = Redis::open(server, timeout, &clock, Arc::downgrade(&ear), session, must_be_there);
+    let outer = servers(server, timeout, &clock, Arc::downgrade(&ear), session, must_be_there);
     Pending::Later(Box::pin(async move {
         let outer = outer.await?;
         Ok(Arc::new(Layered::new(file, outer, ear, degrade, clock)) as Arc<dyn Backend>)

@@ -73,7 +73,7 @@ impl Connector {
                 let theirs = access(credentials.as_ref(), 0)?;
                 Way::Sentinel(Arc::new(Sentinels::new(service, hosts, &theirs, servers, timeout / 2)?))
             }
-            _ => return Err(not_yet("Cluster and quorum")),
+            _ => unreachable!("a backend of its own asks every server by itself"),
         };
         let user = url.credentials().and_then(|credentials| credentials.user.clone());
         let has_password = url.credentials().is_some();
@@ -271,10 +271,6 @@ impl Connector {
             self.timeout
         ))
     }
-}
-
-fn not_yet(what: &str) -> Error {
-    Error::unsupported(format!("{what} are not in this version of tenure; use one server: redis://host"))
 }
 
 /// How connections of one kind are made: as whom, to which database, by which certificates.
