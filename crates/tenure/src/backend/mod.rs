@@ -30,8 +30,8 @@ pub(crate) trait Backend: Send + Sync {
     /// The session that this client's tokens carry, and to which the store sends its grants.
     fn session(&self) -> &Session;
 
-    /// The store's lease clock now, as well as it can be known; `None` before the first answer.
-    fn server_now(&self) -> Option<u64>;
+    /// The lease clock of the store that has this name, as well as it can be known; `None` before the first answer.
+    fn server_now(&self, name: &Name) -> Option<u64>;
 
     /// Executes one operation. Dropping the answer does not take the request back.
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer>;
@@ -56,13 +56,13 @@ pub(crate) trait Backend: Send + Sync {
     /// The names that are held or waited for, and start with `prefix`.
     fn list(&self, prefix: &str) -> Pending<Vec<Name>>;
 
-    /// Whether waiters can't be pushed to for now, and ask again and again instead.
-    fn polls(&self) -> bool {
+    /// Whether waiters for this name can't be pushed to for now, and ask again and again instead.
+    fn polls(&self, _name: &Name) -> bool {
         false
     }
 
-    /// The number of the connection. Times that the store told over different ones can't be compared: it may be another server.
-    fn connection(&self) -> u64 {
+    /// The number of the connection for this name. Times that the store told over different ones can't be compared: it may be another server.
+    fn connection(&self, _name: &Name) -> u64 {
         0
     }
 

@@ -33,15 +33,15 @@ impl Pair {
         let (Op::Adopt { token, not_after, .. } | Op::TakeOver { token, not_after, .. }) = &op else {
             unreachable!("only for what takes a lease past the queue");
         };
-        let (token, left) = (token.clone(), self.time_left(*not_after));
-        let outer = match self.outside(name, self.with(op.clone(), None, true), left / 2).await {
+        let (token, left) = (token.clone(), self.time_left(name, *not_after));
+        let outer = match self.outside(name, self.with(name, op.clone(), None, true), left / 2).await {
             Ok(Reply::Granted { fence }) => Some(fence),
             Ok(Reply::NotHeld { holder: None }) if self.degrade == Degrade::Allow => None,
             Ok(reply) => return Ok(reply),
             Err(error) if self.may_go_on_without(&error) => None,
             Err(error) => return Err(error),
         };
-        let inner = match self.inside(name, self.with(op, outer, false)).await? {
+        let inner = match self.inside(name, self.with(name, op, outer, false)).await? {
             Reply::Granted { fence } => fence,
             reply => {
                 self.outside(name, Op::Leave { token }, LONGEST_SILENCE).await?;
@@ -63,11 +63,11 @@ impl Pair {
     }
 
     /// An operation that seizes, as it goes to one of the stores.
-    fn with(&self, mut op: Op, seen: Option<u64>, is_outer: bool) -> Op {
+    fn with(&self, name: &Name, mut op: Op, seen: Option<u64>, is_outer: bool) -> Op {
         if let Op::Adopt { floor, not_after, .. } | Op::TakeOver { floor, not_after, .. } = &mut op {
             *floor = (*floor).max(seen.unwrap_or(0));
             if is_outer {
-                *not_after = self.translated(*not_after);
+                *not_after = self.translated(name, *not_after);
             }
         }
         op
@@ -115,7 +115,7 @@ impl Pair {
             return Ok(inner);
         };
         // Places are moments of the clock of their store.
-        let now = (self.inner.server_now().unwrap_or(0), self.outer.server_now().unwrap_or(0));
+        let now = (self.inner.server_now(name).unwrap_or(0), self.outer.server_now(name).unwrap_or(0));
         for (_, place) in &mut waiters {
             *place = now.0.saturating_sub(now.1.saturating_sub(*place));
         }

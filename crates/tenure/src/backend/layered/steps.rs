@@ -152,14 +152,14 @@ impl Pair {
                 return Ok(reply);
             }
         };
-        let left = self.time_left(ask.not_after);
+        let left = self.time_left(name, ask.not_after);
         let outer = Op::Acquire {
             token: ask.token.clone(),
             ttl: ask.ttl,
             wait: wait(standing.outer),
-            polls: self.outer.polls(),
+            polls: self.outer.polls(name),
             floor: ask.floor.max(fence),
-            not_after: self.translated(ask.not_after),
+            not_after: self.translated(name, ask.not_after),
         };
         match self.outside(name, outer, left / 2).await {
             Ok(Reply::Granted { fence }) => {
@@ -291,14 +291,14 @@ impl Pair {
     }
 
     /// How long whoever asked waits for an answer.
-    pub(super) fn time_left(&self, not_after: u64) -> Duration {
-        let now = self.inner.server_now().unwrap_or(not_after);
+    pub(super) fn time_left(&self, name: &Name, not_after: u64) -> Duration {
+        let now = self.inner.server_now(name).unwrap_or(not_after);
         Duration::from_micros(not_after.saturating_sub(now)).min(2 * LONGEST_SILENCE)
     }
 
     /// A moment of the inner store's clock, on the outer one's.
-    pub(super) fn translated(&self, not_after: u64) -> u64 {
-        match (self.inner.server_now(), self.outer.server_now()) {
+    pub(super) fn translated(&self, name: &Name, not_after: u64) -> u64 {
+        match (self.inner.server_now(name), self.outer.server_now(name)) {
             (Some(inner), Some(outer)) => outer.saturating_add(not_after.saturating_sub(inner)),
             _ => u64::MAX,
         }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionAddr, PushInfo, PushKind, Value};
 
-use super::connect::{Access, connection_config};
+use super::access::{Access, connection_config};
 use super::fault;
 use super::server::string;
 use crate::error::{Error, ErrorKind};
