@@ -7,6 +7,7 @@ use super::file::FileDomain;
 use super::layered::{Ear, Layered};
 use super::memory::{Memory, MemoryStore};
 use super::redis::Redis;
+use super::redis::cluster::Cluster;
 use super::{Backend, Pending, Sink};
 use crate::clock::Clock;
 use crate::error::Error;
@@ -47,7 +48,7 @@ fn servers(
         Topology::Single | Topology::Unix { .. } | Topology::Sentinel { .. } => {
             Redis::open(url, timeout, clock, sink, session, must_be_there)
         }
-        Topology::Cluster => Pending::now(Err(not_yet("Cluster is"))),
+        Topology::Cluster => Cluster::open(url, timeout, clock, sink, session, must_be_there),
         Topology::Quorum => Pending::now(Err(not_yet("a quorum is"))),
     }
 }

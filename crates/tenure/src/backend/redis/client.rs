@@ -11,11 +11,13 @@ use redis::{Cmd, ServerError, Value};
 use super::connect::Connector;
 use super::ear::Ear;
 use super::fault;
+use super::hearing::Hearing;
 use super::keys::Keys;
 use super::link::{Line, Link, Listener};
 use super::replicas::{Acknowledgement, Cautious};
 use super::script::{self, Call};
 use super::server::Server;
+use super::subscription::Subscription;
 use crate::backend::{Answer, Sink};
 use crate::clock::Clock;
 use crate::error::Error;
@@ -79,10 +81,17 @@ impl Client {
         acknowledgement: Option<Acknowledgement>,
         must_be_there: bool,
     ) -> Result<Self, Error> {
-        let ear = Ear::new(asker, &connector, acknowledgement);
+        let hearing = Hearing::OfAll(Subscription::new(Arc::clone(&connector), &asker));
+        let ear = Ear::new(asker, hearing, Weak::new(), acknowledgement);
         let listener: Arc<dyn Listener> = Arc::clone(&ear) as _;
         let link = Link::open(connector, listener, must_be_there).await?;
         Ok(Client { ear, link, unpublished: OnceLock::new() })
+    }
+
+    /// One that begins to connect.
+    pub(super) fn begin(connector: Arc<Connector>, ear: Arc<Ear>) -> Self {
+        let listener: Arc<dyn Listener> = Arc::clone(&ear) as _;
+        Client { link: Link::begin(connector, listener), ear, unpublished: OnceLock::new() }
     }
 
     pub(super) fn asker(&self) -> &Asker {

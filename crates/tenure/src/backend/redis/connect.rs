@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::url::{HostPort, RedisUrl, Topology};
 
 /// How long a request, or a connection, may take where the URL does not say.
-const TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Makes connections to one server: the one that the URL names, or that Sentinel does.
 pub(super) struct Connector {
@@ -31,7 +31,15 @@ pub(super) struct Connector {
 }
 
 enum Way {
-    Direct { client: Box<Client>, address: String },
+    Direct {
+        client: Box<Client>,
+        address: String,
+    },
+    /// One of several that a cluster has: another may take its place.
+    Node {
+        client: Box<Client>,
+        address: String,
+    },
     Sentinel(Arc<Sentinels>),
 }
 
@@ -54,9 +62,24 @@ impl Connector {
             }
             _ => unreachable!("a backend of its own asks every server by itself"),
         };
+        Ok(Connector::by(way, url, timeout))
+    }
+
+    /// To this node of the cluster that the URL names.
+    pub(super) fn of_node(
+        url: &RedisUrl,
+        access: &Access,
+        host: &HostPort,
+        timeout: Option<Duration>,
+    ) -> Result<Self, Error> {
+        let way = Way::Node { client: Box::new(access.client(host)?), address: sentinel::shown(host) };
+        Ok(Connector::by(way, url, timeout.unwrap_or(TIMEOUT)))
+    }
+
+    fn by(way: Way, url: &RedisUrl, timeout: Duration) -> Self {
         let user = url.credentials().and_then(|credentials| credentials.user.clone());
         let has_password = url.credentials().is_some();
-        Ok(Connector { way, db: url.db(), user, has_password, timeout })
+        Connector { way, db: url.db(), user, has_password, timeout }
     }
 
     /// Connects the commands, and hands what the server says unasked to `hear`, which must not block.
@@ -65,7 +88,9 @@ impl Connector {
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, Error> {
         match &self.way {
-            Way::Direct { client, address } => self.connect_to(client, address, hear).await,
+            Way::Direct { client, address } | Way::Node { client, address } => {
+                self.connect_to(client, address, hear).await
+            }
             Way::Sentinel(sentinels) => {
                 watcher::start(sentinels);
                 let (client, server) = sentinels.find().await?;
@@ -80,7 +105,9 @@ impl Connector {
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, Error> {
         match &self.way {
-            Way::Direct { client, address } => self.connect_to(client, address, hear).await,
+            Way::Direct { client, address } | Way::Node { client, address } => {
+                self.connect_to(client, address, hear).await
+            }
             Way::Sentinel(sentinels) => {
                 let (client, server) = sentinels.standing().await?;
                 self.connect_watched(sentinels, &client, server, hear).await
@@ -91,7 +118,7 @@ impl Connector {
     /// Counts the servers that the commands went to.
     pub(super) fn number(&self) -> u64 {
         match &self.way {
-            Way::Direct { .. } => 0,
+            Way::Direct { .. } | Way::Node { .. } => 0,
             Way::Sentinel(sentinels) => sentinels.number(),
         }
     }
@@ -188,6 +215,9 @@ impl Connector {
             Way::Direct { .. } => Error::unavailable(format!(
                 "redis at {address} is a read-only replica; point the URL at the master"
             )),
+            Way::Node { .. } => Error::not_yet(format!(
+                "redis at {address} is a replica now; try again when the cluster names its master"
+            )),
             Way::Sentinel(sentinels) => Error::not_yet(format!(
                 "redis at {address}, which sentinel names as the master of `{}`, is a replica; try again when the failover is over",
                 sentinels.service
@@ -197,13 +227,13 @@ impl Connector {
 
     /// Whether there may be another server when this one is not the master any more.
     pub(super) fn has_successors(&self) -> bool {
-        matches!(self.way, Way::Sentinel(_))
+        matches!(self.way, Way::Node { .. } | Way::Sentinel(_))
     }
 
     /// How many replicas Sentinel knows of.
     pub(super) fn known_replicas(&self) -> u64 {
         match &self.way {
-            Way::Direct { .. } => 0,
+            Way::Direct { .. } | Way::Node { .. } => 0,
             Way::Sentinel(sentinels) => sentinels.replicas.load(Ordering::Acquire),
         }
     }
@@ -211,7 +241,7 @@ impl Connector {
     /// What to call the server in a message.
     pub(super) fn address(&self) -> String {
         match &self.way {
-            Way::Direct { address, .. } => address.clone(),
+            Way::Direct { address, .. } | Way::Node { address, .. } => address.clone(),
             Way::Sentinel(sentinels) => match sentinels.master() {
                 Some(master) => sentinel::shown(&master),
                 None => format!("the master of `{}`", sentinels.service),
@@ -222,7 +252,9 @@ impl Connector {
     /// Where the server is; nowhere when nobody named it yet.
     pub(super) fn addr(&self) -> Option<ConnectionAddr> {
         match &self.way {
-            Way::Direct { client, .. } => Some(client.get_connection_info().addr().clone()),
+            Way::Direct { client, .. } | Way::Node { client, .. } => {
+                Some(client.get_connection_info().addr().clone())
+            }
             Way::Sentinel(sentinels) => sentinels.master().map(|master| sentinels.addr(&master)),
         }
     }

@@ -1,22 +1,24 @@
 //! What is heard on the connection of the commands, and what is known of the server at its other end.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 
 use redis::{PushInfo, PushKind, Value};
 
 use super::client::Asker;
-use super::connect::Connector;
+use super::cluster::router::Router;
+use super::hearing::Hearing;
 use super::link::Listener;
 use super::replicas::Acknowledgement;
 use super::server::Server;
-use super::subscription::Subscription;
 use crate::sync::Mutex;
 
 /// Hears of invalidations and of new connections.
 pub(super) struct Ear {
     pub(super) asker: Arc<Asker>,
-    pub(super) hearing: Arc<Subscription>,
+    pub(super) hearing: Hearing,
+    /// Who knows which server is to be asked, where there are several.
+    router: Weak<Router>,
     /// What replicas must do before a grant counts.
     pub(super) acknowledgement: Option<Acknowledgement>,
     /// The server that was last connected to.
@@ -28,12 +30,12 @@ pub(super) struct Ear {
 impl Ear {
     pub(super) fn new(
         asker: Arc<Asker>,
-        connector: &Arc<Connector>,
+        hearing: Hearing,
+        router: Weak<Router>,
         acknowledgement: Option<Acknowledgement>,
     ) -> Arc<Self> {
-        let hearing = Subscription::new(Arc::clone(connector), &asker);
         let (server, offset) = (Mutex::new(None), AtomicI64::new(i64::MIN));
-        Arc::new(Ear { asker, hearing, acknowledgement, server, offset })
+        Arc::new(Ear { asker, hearing, router, acknowledgement, server, offset })
     }
 
     /// The server's clock was at this when it answered.
@@ -67,6 +69,10 @@ impl Listener for Ear {
             // Everything was flushed.
             _ => sink.doubt_all(),
         }
+    }
+
+    fn broke(&self) {
+        self.router.upgrade().into_iter().for_each(|router| router.look_again());
     }
 
     fn connected(&self, server: &Arc<Server>) {

@@ -6,11 +6,13 @@
 
 mod access;
 mod client;
+pub(crate) mod cluster;
 mod connect;
 mod ear;
 mod examine;
 mod fault;
 mod grant;
+mod hearing;
 mod keys;
 mod link;
 mod replicas;
@@ -91,7 +93,7 @@ impl Backend for Redis {
         Pending::Later(Box::pin(async move {
             let answer = client.execute(&call).await.map_err(|failure| client.refused(failure))?;
             if let Reply::Waiting { .. } = answer.reply {
-                client.ear.hearing.want();
+                client.ear.hearing.want(&name);
             }
             // The server tells everyone but us of our own changes.
             if ends_anothers_lease && let Some(sink) = client.asker().sink.upgrade() {
@@ -129,8 +131,8 @@ impl Backend for Redis {
         }))
     }
 
-    fn polls(&self, _: &Name) -> bool {
-        !self.0.ear.hearing.stands()
+    fn polls(&self, name: &Name) -> bool {
+        !self.0.ear.hearing.stands(name)
     }
 
     fn connection(&self, _: &Name) -> u64 {
