@@ -57,6 +57,7 @@ impl Acknowledgement {
         let patience = call.ttl().map_or(Duration::MAX, |ttl| ttl / 8).min(self.connector.timeout / 4);
         let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX).max(1);
         let mut commands = redis::pipe();
+        call.ask(&mut commands);
         commands.add_command(call.keep_fence());
         commands.cmd("WAIT").arg(self.needed()).arg(millis);
         if self.wanted == Replicas::All {
@@ -68,13 +69,15 @@ impl Acknowledgement {
             answers.iter().find(|answer| matches!(answer, Value::ServerError(_)))
         {
             let error = fault::refused(refusal);
-            // The script was executed, whatever comes after it.
-            return Err(if error.is_transient() { Error::unanswered(error.to_string()) } else { error });
+            // The script was executed, whatever comes after it; also where the fence is on its way to another node.
+            let passes = error.is_transient() || ["MOVED", "ASK"].contains(&refusal.code());
+            return Err(if passes { Error::unanswered(error.to_string()) } else { error });
         }
+        let answers = &answers[usize::from(call.is_asking)..];
         let replicas = answers.get(2).and_then(string).and_then(connected);
         replicas.into_iter().for_each(|replicas| self.saw(replicas));
         let needed = self.needed();
-        match &answers[..] {
+        match answers {
             [Value::Int(1), Value::Int(acknowledged), ..] if acknowledged.cast_unsigned() >= needed => Ok(()),
             [Value::Int(1), Value::Int(acknowledged), ..] => Err(Error::unconfirmed(format!(
                 "{acknowledged} of {needed} replicas acknowledged within {patience:?}; bring the others back, or lower `replicas` in the URL"

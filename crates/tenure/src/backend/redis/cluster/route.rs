@@ -11,11 +11,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use redis::ServerError;
+use tokio::runtime::Handle;
 
 use super::super::client::Failure;
 use super::super::fault;
 use super::super::script::Call;
-use super::super::sentinel::shown;
 use super::map::{Redirect, redirect};
 use super::node::Node;
 use super::router::Router;
@@ -27,6 +27,9 @@ use crate::error::Error;
 const MOST_HOPS: u32 = 16;
 /// How long it is waited for somebody else to have the slots of a node that is out of reach.
 const LONGEST_SEARCH: Duration = Duration::from_millis(200);
+
+/// How soon a lease is verified again whose key is in a slot that is being moved.
+const ON_ITS_WAY: Duration = Duration::from_millis(200);
 
 impl Router {
     /// Executes one call, wherever its slot is. The node is the one that executed it.
@@ -41,6 +44,7 @@ impl Router {
                         if call.is_asking {
                             // By the clock of a node that does not have the slot yet.
                             answer.server = None;
+                            self.verify_later(&call);
                         }
                         return Ok((answer, node));
                     }
@@ -67,6 +71,18 @@ impl Router {
         Err(Error::not_yet(format!(
             "nodes of the cluster sent a request for slot {slot} on {MOST_HOPS} times; try again when they agree who has it"
         )))
+    }
+
+    /// Changes to a key are not told where it is asked for before its slot has arrived: that is made up for soon.
+    fn verify_later(&self, call: &Call) {
+        let (name, sink) = (self.asker.keys.name(call.lock()), self.asker.sink.clone());
+        let (Some(name), true, Ok(runtime)) = (name, call.is_renewal(), Handle::try_current()) else {
+            return;
+        };
+        runtime.spawn(async move {
+            tokio::time::sleep(ON_ITS_WAY).await;
+            sink.upgrade().into_iter().for_each(|sink| sink.doubt(&name));
+        });
     }
 
     /// Who has the slot. It need not be known yet, or nobody may have it.
@@ -106,7 +122,7 @@ impl Router {
             Poll::Pending => left.as_mut().poll(cx).map(|()| {
                 Err(Error::not_yet(format!(
                     "{} gave its slots away while it was connected to; try again",
-                    shown(&node.host)
+                    node.address()
                 )))
             }),
         });
@@ -141,14 +157,14 @@ impl Router {
             "TRYAGAIN" => Error::not_yet(format!(
                 "slot {slot} is being moved from one node to another, and has its keys on both; try again when it has arrived, or \
                  end a move that broke off: `redis-cli --cluster fix {}`",
-                shown(&node.host)
+                node.address()
             )),
             "CLUSTERDOWN" => {
                 self.look_again();
                 let said = refusal.details().unwrap_or_default();
                 Error::not_yet(format!(
                     "cluster is down ({said}); bring its masters back, or see `redis-cli --cluster check {}`",
-                    shown(&node.host)
+                    node.address()
                 ))
             }
             "READONLY" => {

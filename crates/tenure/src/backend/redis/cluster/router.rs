@@ -37,7 +37,7 @@ const NEW: Duration = Duration::from_secs(30);
 const NOBODY: u16 = u16::MAX;
 
 pub(in super::super) struct Router {
-    pub(super) asker: Arc<Asker>,
+    pub(in super::super) asker: Arc<Asker>,
     url: RedisUrl,
     access: Access,
     timeout: Option<Duration>,
@@ -92,7 +92,7 @@ impl Router {
     }
 
     /// Another client of the same cluster.
-    pub(super) fn another(&self, asker: Arc<Asker>) -> Result<Arc<Self>, Error> {
+    pub(in super::super) fn another(&self, asker: Arc<Asker>) -> Result<Arc<Self>, Error> {
         Router::new(&self.url, self.timeout, asker)
     }
 
@@ -115,13 +115,13 @@ impl Router {
     }
 
     /// Those that have slots.
-    pub(super) fn masters(&self) -> Vec<Arc<Node>> {
+    pub(in super::super) fn masters(&self) -> Vec<Arc<Node>> {
         let known = self.known.lock();
         let has_slots = |node: &Arc<Node>| known.map.ranges.iter().any(|range| range.master == node.host);
         known.nodes.iter().filter(|node| has_slots(node)).cloned().collect()
     }
 
-    pub(super) fn map(&self) -> Map {
+    pub(in super::super) fn map(&self) -> Map {
         self.known.lock().map.clone()
     }
 
@@ -131,7 +131,7 @@ impl Router {
     }
 
     /// Why it is not known who has a slot.
-    pub(super) fn failure(&self) -> Option<Error> {
+    pub(in super::super) fn failure(&self) -> Option<Error> {
         self.known.lock().failure.clone()
     }
 

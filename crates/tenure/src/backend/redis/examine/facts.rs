@@ -114,7 +114,7 @@ impl Facts {
 }
 
 /// The value of a setting: a map of one from RESP3 on, else a list of two.
-fn setting(answer: &Value) -> Option<String> {
+pub(super) fn setting(answer: &Value) -> Option<String> {
     let value = match answer {
         Value::Map(pairs) => &pairs.first()?.1,
         Value::Array(parts) => parts.get(1)?,
