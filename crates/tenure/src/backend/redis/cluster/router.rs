@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::super::access::Access;
 use super::super::client::Asker;
-use super::super::connect::Connector;
+use super::super::connect::{Connector, TIMEOUT};
 use super::super::link::Pace;
 use super::super::sentinel::shown;
 use super::map::{self, Map};
@@ -244,7 +244,7 @@ impl Router {
 
     /// How long one may take to say who has which slots.
     fn patience(&self) -> Duration {
-        self.timeout.unwrap_or(super::super::connect::TIMEOUT) / 2
+        self.timeout.unwrap_or(TIMEOUT) / 2
     }
 
     /// From now on this is how it is. Masters that are none any more are left.
