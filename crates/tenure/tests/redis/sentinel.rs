@@ -2,4 +2,5 @@
 
 mod failover;
 mod opening;
+mod pace;
 mod replicas;

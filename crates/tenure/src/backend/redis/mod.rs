@@ -18,6 +18,7 @@ mod subscription;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 mod watcher;
+mod witness;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -265,7 +266,7 @@ impl Client {
         if let Some(acknowledgement) = &self.ear.acknowledgement
             && call.leases(&answer.reply)
         {
-            Box::pin(acknowledgement.confirm(&mut line, call)).await?;
+            Box::pin(acknowledgement.confirm(&line, call)).await?;
         }
         Ok(answer)
     }
