@@ -17,6 +17,11 @@ pub(crate) const BACK_AFTER: Duration = Duration::from_secs(60);
 /// The fault in which another server becomes the master.
 const FAILOVER: &str = "failover";
 
+/// Lets so many milliseconds pass.
+pub(crate) fn pass(dice: &mut Dice, least: u64, spread: u64) {
+    std::thread::sleep(Duration::from_millis(least + dice.roll(spread)));
+}
+
 /// What harm is done to, and noted down by.
 pub(crate) struct Cell {
     what: String,
@@ -29,6 +34,7 @@ pub(crate) struct Cell {
     probe: Domain,
     runtime: tokio::runtime::Runtime,
     back: Vec<Duration>,
+    stale: u64,
 }
 
 impl Cell {
@@ -55,6 +61,7 @@ impl Cell {
             probe: Domain::lazy(url(0)).expect("a valid URL"),
             runtime: runtime.expect("a runtime"),
             back: Vec::new(),
+            stale: 0,
         }
     }
 
@@ -65,7 +72,7 @@ impl Cell {
 
     /// Lets the processes work.
     pub(crate) fn work_for(&mut self, least: u64, spread: u64) {
-        std::thread::sleep(Duration::from_millis(least + self.dice.roll(spread)));
+        pass(&mut self.dice, least, spread);
     }
 
     /// Returns when locks can be had: on a name of its own, which nobody holds.
@@ -88,14 +95,19 @@ impl Cell {
         })
     }
 
-    /// Has another server become the master, and notes how long nobody got a lock. `harm` begins it, and `heal` returns when it is over.
-    pub(crate) fn failover(&mut self, harm: impl FnOnce(), heal: impl FnOnce(&mut Self)) {
+    /// Has another server become the master, and notes how long nobody got a lock. `harm` begins it; `heal` returns when it is over, and
+    /// says how many requests the old master executed after it was replaced.
+    pub(crate) fn failover(&mut self, harm: impl FnOnce(), heal: impl FnOnce(&mut Dice) -> u64) {
         self.log.fault(FAILOVER, None, None);
         harm();
-        let begin = Instant::now();
-        heal(self);
-        self.wait_for_service();
-        self.back.push(begin.elapsed());
+        let mut dice = Dice(self.dice.roll(u64::MAX) | 1);
+        let (back, stale) = std::thread::scope(|scope| {
+            let back = scope.spawn(|| self.wait_for_service());
+            let stale = heal(&mut dice);
+            (back.join().expect("no panic"), stale)
+        });
+        self.back.push(back);
+        self.stale += stale;
         self.log.healed(FAILOVER, None, None);
     }
 
@@ -115,13 +127,14 @@ impl Cell {
             verdict.map_or(0, |verdict| verdict.violations.len())
         };
         println!(
-            "{}: {} grants, {} failovers, {} violations of S1, {} of S2; locks could be had again after {:.1?}",
+            "{}: {} grants, {} failovers, {} violations of S1, {} of S2; locks could be had again after {:.1?}, {} requests to an old master",
             self.what,
             history.grants(),
             self.back.len(),
             broken(Check::S1),
             broken(Check::S2),
-            self.back
+            self.back,
+            self.stale
         );
         assert!(!self.back.is_empty(), "no failover proves nothing");
         match is_exclusive {

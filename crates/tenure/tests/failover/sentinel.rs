@@ -5,7 +5,7 @@
 
 use tenure_testkit::redis::{RedisServer, Trio};
 
-use crate::cell::{Cell, TTL};
+use crate::cell::{Cell, TTL, pass};
 
 const PLAIN: &str = "";
 const ALL: &str = "&replicas=all";
@@ -26,6 +26,13 @@ fn rejoin(trio: &Trio, server: &RedisServer) {
     trio.wait_until_complete();
 }
 
+/// How many scripts a server has executed.
+fn scripts(server: &RedisServer) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]).text();
+    let calls = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_eval")?.split("calls=").nth(1));
+    calls.filter_map(|calls| calls.split(',').next()?.parse::<u64>().ok()).sum()
+}
+
 fn killed(replicas: &str) {
     let trio = Trio::start();
     let mut cell = start("master killed", &trio, replicas);
@@ -40,6 +47,7 @@ fn killed(replicas: &str) {
                     old.restart();
                     rejoin(&trio, old);
                 }
+                0
             },
         );
         if replicas.is_empty() {
@@ -51,35 +59,39 @@ fn killed(replicas: &str) {
     cell.judge(!replicas.is_empty());
 }
 
-/// Every second process knows one Sentinel only, which is paused with the master: when both go on, that one still names the old
-/// master, and the process still reaches it.
+/// Every second process never hears of a failover, and still reaches the old master: it knows one Sentinel only, by a service of which
+/// nobody else knows.
 fn paused(replicas: &str) {
     let trio = Trio::start();
-    let cut_off = &trio.sentinels()[2];
+    let (deaf, believes) = (&trio.sentinels()[2], "stale");
+    let mistake = |master: &RedisServer| {
+        deaf.command(&["SENTINEL", "REMOVE", believes]);
+        let port = master.port().to_string();
+        assert_eq!(deaf.command(&["SENTINEL", "MONITOR", believes, "127.0.0.1", &port, "9"]).text(), "OK");
+    };
+    mistake(trio.master());
+    let all = trio.url();
+    let place = all.split("://").nth(1).expect("hosts and a service");
     let mut cell = Cell::start(&format!("master paused{replicas}"), |number| match number % 2 {
         0 => url(&trio, replicas),
-        _ => {
-            let all = trio.url();
-            let hosts = all.split("://").nth(1).and_then(|rest| rest.split('/').next()).expect("hosts");
-            url(&trio, replicas).replace(hosts, &format!("127.0.0.1:{}", cut_off.port()))
-        }
+        _ => url(&trio, replicas).replace(place, &format!("127.0.0.1:{}/{believes}", deaf.port())),
     });
     cell.wait_for_service();
     while cell.goes_on() {
         cell.work_for(500, 2_500);
         let old = trio.master();
         cell.failover(
-            || {
-                cut_off.stop();
-                old.stop();
-            },
-            |cell| {
-                trio.wait_for_successor(old.port());
-                cell.work_for(0, 1_000);
+            || old.stop(),
+            |dice| {
+                trio.wait_for_another_than(old.port());
+                pass(dice, 1, 1_000);
                 old.cont();
-                cut_off.cont();
-                cell.work_for(1_000, 2_000);
+                let before = scripts(old);
+                pass(dice, 1_500, 1_500);
+                let after = scripts(old);
                 rejoin(&trio, old);
+                mistake(trio.master());
+                after - before
             },
         );
     }
@@ -104,6 +116,7 @@ fn behind(replicas: &str) {
                 assert_eq!(trio.master().port(), next.port(), "the one that was behind");
                 old.restart();
                 rejoin(&trio, old);
+                0
             },
         );
     }
@@ -120,19 +133,17 @@ fn ordered(replicas: &str) {
             || {
                 let ordered = trio.sentinels()[1].command(&["SENTINEL", "FAILOVER", trio.service()]);
                 assert_eq!(ordered.text(), "OK");
-            },
-            |cell| {
+                // Until then the old one serves.
                 trio.wait_for_another_than(old.port());
-                if !replicas.is_empty() {
-                    cell.work_for(500, 1_000);
-                    rejoin(&trio, old);
-                }
+            },
+            |dice| {
+                let before = scripts(old);
+                pass(dice, 500, 1_000);
+                let after = scripts(old);
+                rejoin(&trio, old);
+                after - before
             },
         );
-        if replicas.is_empty() {
-            cell.work_for(1_000, 2_000);
-            rejoin(&trio, old);
-        }
     }
     cell.judge(!replicas.is_empty());
 }

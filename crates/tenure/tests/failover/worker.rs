@@ -95,7 +95,9 @@ async fn work(domain: &Domain, log: &Recorder, dice: &mut Dice, name: &str, reso
     let guard = match domain.lock(name).try_acquire_for(patience).await {
         Ok(attempt) => attempt.ok(),
         Err(error) => {
-            assert!(error.is_transient(), "{error}");
+            // A Sentinel may be told of a service only now.
+            let is_unknown = error.to_string().contains("does not know this service");
+            assert!(error.is_transient() || is_unknown, "{error}");
             tokio::time::sleep(Duration::from_millis(10)).await;
             None
         }

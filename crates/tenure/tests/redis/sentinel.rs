@@ -4,3 +4,4 @@ mod failover;
 mod opening;
 mod pace;
 mod replicas;
+mod rollback;

@@ -15,7 +15,8 @@ fn field(server: &RedisServer, section: &str, field: &str) -> u64 {
     value.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0)
 }
 
-fn waits(trio: &Trio) -> u64 {
+/// How often replicas were waited for.
+pub(super) fn waits(trio: &Trio) -> u64 {
     field(trio.master(), "commandstats", "cmdstat_wait:calls=")
 }
 
@@ -46,7 +47,7 @@ async fn grants(domain: &Domain, length: Duration) -> u64 {
 async fn many_names_wait_for_replicas_together() {
     let trio = Trio::builder().down_after(Duration::from_secs(60)).start();
     let length =
-        Duration::from_secs(std::env::var("TENURE_PACE_SECONDS").map_or(1, |s| s.parse().expect("s")));
+        Duration::from_secs(std::env::var("TENURE_SOAK_SECONDS").map_or(1, |s| s.parse().expect("s")));
     for replicas in ["", "&replicas=1", "&replicas=all"] {
         let domain = Domain::open(format!("{}?ttl=10s{replicas}", trio.url())).await.expect("a master");
         let (before, begin) = (waits(&trio), Instant::now());
