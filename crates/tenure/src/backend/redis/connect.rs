@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -202,6 +201,12 @@ impl Connector {
             return Err(error);
         }
         let server = Server::new(hello, info, time, refusal);
+        if server.is_sentinel {
+            let address = self.address();
+            return Err(Error::invalid(format!(
+                "what answers at {address} is a sentinel; write redis+sentinel://{address}/SERVICE"
+            )));
+        }
         match server.is_replica {
             true => Err(self.demoted()),
             false => Ok(server),
@@ -230,11 +235,11 @@ impl Connector {
         matches!(self.way, Way::Node { .. } | Way::Sentinel(_))
     }
 
-    /// How many replicas Sentinel knows of.
-    pub(super) fn known_replicas(&self) -> u64 {
+    /// Who names the server.
+    pub(super) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
         match &self.way {
-            Way::Direct { .. } | Way::Node { .. } => 0,
-            Way::Sentinel(sentinels) => sentinels.replicas.load(Ordering::Acquire),
+            Way::Direct { .. } | Way::Node { .. } => None,
+            Way::Sentinel(sentinels) => Some(sentinels),
         }
     }
 

@@ -24,6 +24,7 @@ mod subscription;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 mod watcher;
+mod witness;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

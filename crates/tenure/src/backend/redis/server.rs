@@ -14,6 +14,8 @@ pub(super) struct Server {
     /// Major and minor.
     pub(super) version: Option<(u32, u32)>,
     pub(super) is_replica: bool,
+    /// It keeps nothing, and names others.
+    pub(super) is_sentinel: bool,
     /// Its clock then, in µs.
     pub(super) time: Option<u64>,
     /// Why the server does not tell of changed keys; `None` when it does.
@@ -45,6 +47,7 @@ impl Server {
                         text = version.to_owned();
                     }
                     (Some("role"), Some(role)) => server.is_replica = role != "master",
+                    (Some("mode"), Some(mode)) => server.is_sentinel = mode == "sentinel",
                     _ => {}
                 }
             }
@@ -76,6 +79,11 @@ impl Server {
     /// Whether it is surely the same server, still running.
     pub(super) fn is(&self, other: &Server) -> bool {
         self.run_id.is_some() && self.run_id == other.run_id
+    }
+
+    /// Whether it is surely the one that says this of itself in `INFO`.
+    pub(super) fn says(&self, info: &str) -> bool {
+        self.run_id.is_some() && self.run_id.as_deref() == field(info, "run_id")
     }
 
     /// Product and version, eviction policy, persistence.
