@@ -81,6 +81,11 @@ pub(crate) trait Backend: Send + Sync {
         false
     }
 
+    /// The holder of the name whose death this client was the one to see last: its lease was its process's, and ended with it.
+    fn buried(&self, _name: &Name) -> Option<Token> {
+        None
+    }
+
     /// What this kind of store can do.
     fn capabilities(&self) -> &'static [Capability];
 
