@@ -115,6 +115,11 @@ impl Error {
         Error::with(ErrorKind::Unavailable, message, Again::NotYet)
     }
 
+    /// The same error, of one of several stores.
+    pub(crate) fn of(&self, store: &str) -> Self {
+        Error::with(self.0.kind, format!("{store}: {}", self.0.message), self.0.again)
+    }
+
     pub(crate) fn closed() -> Self {
         Error::new(ErrorKind::Closed, "domain is closed; open it again to go on")
     }

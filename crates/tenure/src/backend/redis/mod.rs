@@ -32,8 +32,8 @@ use self::replicas::{Acknowledgement, Cautious};
 use self::script::Call;
 use self::server::Server;
 use self::subscription::Subscription;
-use super::{Answer, Backend, Capability, Pending, Sink};
-use crate::clock::Clock;
+use super::{Answer, Backend, Capability, Pending, Run, Sink};
+use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::finding::Finding;
 use crate::name::Name;
@@ -183,6 +183,15 @@ impl Backend for Redis {
 
     fn outage(&self) -> Option<Error> {
         self.0.link.outage()
+    }
+
+    fn run(&self) -> Option<Run> {
+        let (server, since) = self.0.ear.server.lock().clone()?;
+        let age = || match server.uptime {
+            Some(uptime) => uptime + self.0.ear.clock.now().since(since),
+            None => Duration::MAX,
+        };
+        Some(Run { id: server.run_id.clone()?, age: (!server.keeps_all).then(age) })
     }
 
     fn verifies_after(&self) -> Option<Duration> {
@@ -366,8 +375,8 @@ struct Ear {
     subscription: Arc<Subscription>,
     /// What replicas must do before a grant counts.
     acknowledgement: Option<Acknowledgement>,
-    /// The server that was last connected to.
-    server: Mutex<Option<Arc<Server>>>,
+    /// The server that was last connected to, and when.
+    server: Mutex<Option<(Arc<Server>, Moment)>>,
     clock: Clock,
     /// The server's clock, less ours, in µs, as the last answer showed it; `MIN` before there was one.
     offset: AtomicI64,
@@ -381,7 +390,7 @@ impl Ear {
     }
 
     fn server(&self) -> Option<Arc<Server>> {
-        self.server.lock().clone()
+        self.server.lock().as_ref().map(|(server, _)| Arc::clone(server))
     }
 }
 
@@ -414,8 +423,8 @@ impl Listener for Ear {
         if let (Some(acknowledgement), Some(replicas)) = (&self.acknowledgement, server.replicas) {
             acknowledgement.saw(replicas);
         }
-        let before = self.server.lock().replace(Arc::clone(server));
-        match before {
+        let before = self.server.lock().replace((Arc::clone(server), self.clock.now()));
+        match before.map(|(before, _)| before) {
             None => {
                 tracing::debug!(target: "tenure", server = server.description(), "connected to redis");
                 for warning in server.warnings() {
