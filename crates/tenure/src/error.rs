@@ -127,6 +127,11 @@ impl Error {
         Error::with(self.0.kind, self.0.message.clone(), again)
     }
 
+    /// The same error, of one of several stores.
+    pub(crate) fn of(&self, store: &str) -> Self {
+        Error::with(self.0.kind, format!("{store}: {}", self.0.message), self.0.again)
+    }
+
     pub(crate) fn closed() -> Self {
         Error::new(ErrorKind::Closed, "domain is closed; open it again to go on")
     }
