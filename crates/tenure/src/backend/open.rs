@@ -122,10 +122,6 @@ impl Times {
     }
 }
 
-fn not_yet(what: &str) -> Error {
-    Error::unsupported(format!("{what} not in this version of tenure; use one server: redis://host"))
-}
-
 fn layered(
     server: &RedisUrl,
     inner: &Inner,
