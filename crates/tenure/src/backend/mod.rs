@@ -10,12 +10,14 @@ pub(crate) mod gate;
 pub(crate) mod layered;
 pub(crate) mod memory;
 pub(crate) mod open;
+pub(crate) mod quorum;
 pub(crate) mod redis;
 pub(crate) mod rehearsal;
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -76,9 +78,19 @@ pub(crate) trait Backend: Send + Sync {
         None
     }
 
+    /// Which run of which server this is, where that is known.
+    fn run(&self) -> Option<Run> {
+        None
+    }
+
     /// Whether the lease excludes fewer others than it was asked to.
     fn is_degraded(&self, _token: &Token) -> bool {
         false
+    }
+
+    /// The holder of the name whose death this client was the one to see last: its lease was its process's, and ended with it.
+    fn buried(&self, _name: &Name) -> Option<Token> {
+        None
     }
 
     /// What this kind of store can do.
@@ -129,6 +141,15 @@ pub enum Capability {
     Force,
     /// A lease that is ended by force, deleted or overwritten is told to its holder at once.
     LossPush,
+}
+
+/// One run of a server, from its start to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// No two servers, and no two runs of one, have the same.
+    pub(crate) id: Arc<str>,
+    /// How old it is at least; `None` where it keeps everything from one run to the next.
+    pub(crate) age: Option<Duration>,
 }
 
 /// A reply, and the store's lease clock when it was made; `None` where it did not look at its clock.

@@ -11,8 +11,10 @@
 //! no rule about pushes is needed for the pair. The client's clock for requests is that of the inner store; what goes out to the other one is
 //! translated.
 
+mod acquire;
 mod bids;
 mod force;
+mod outside;
 mod steps;
 
 use std::os::fd::OwnedFd;
@@ -41,6 +43,8 @@ struct Pair {
     degrade: Degrade,
     clock: Clock,
     bids: Bids,
+    /// For what goes on in the background, and keeps nothing open.
+    this: Weak<Pair>,
     /// The outer store was out of reach when it was last asked.
     is_away: AtomicBool,
 }
@@ -54,15 +58,16 @@ impl Layered {
         degrade: Degrade,
         clock: Clock,
     ) -> Self {
-        let bids = Bids::default();
-        Layered(Arc::new(Pair {
+        let (bids, is_away) = (Bids::default(), AtomicBool::new(false));
+        Layered(Arc::new_cyclic(|this| Pair {
             inner,
             outer,
             _ear: ear,
             degrade,
             clock,
             bids,
-            is_away: AtomicBool::new(false),
+            this: this.clone(),
+            is_away,
         }))
     }
 }
@@ -109,7 +114,7 @@ impl Backend for Layered {
     }
 
     fn is_degraded(&self, token: &Token) -> bool {
-        self.0.bids.is_degraded(token)
+        self.0.bids.standing(token).is_degraded()
     }
 
     fn capabilities(&self) -> &'static [Capability] {

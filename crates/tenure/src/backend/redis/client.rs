@@ -179,7 +179,7 @@ impl Client {
         if let Some(acknowledgement) = &self.ear.acknowledgement
             && call.leases(&answer.reply)
         {
-            Box::pin(acknowledgement.confirm(&mut line, call)).await?;
+            Box::pin(acknowledgement.confirm(&line, call)).await?;
         }
         Ok(answer)
     }

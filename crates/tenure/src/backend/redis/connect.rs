@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -13,9 +12,10 @@ use tokio::sync::Notify;
 
 use super::access::{Access, connection_config};
 use super::sentinel::{self, Hear, Sentinels};
-use super::server::Server;
+use super::server::{Server, string};
 use super::{fault, watcher};
 use crate::error::Error;
+use crate::lease::MAX_TTL;
 use crate::url::{HostPort, RedisUrl, Topology};
 
 /// How long a request, or a connection, may take where the URL does not say.
@@ -201,11 +201,30 @@ impl Connector {
         if let Some(error) = refusal.map(fault::refused).filter(Error::is_transient) {
             return Err(error);
         }
-        let server = Server::new(hello, info, time, refusal);
+        let mut server = Server::new(hello, info, time, refusal);
+        if server.is_sentinel {
+            let address = self.address();
+            return Err(Error::invalid(format!(
+                "what answers at {address} is a sentinel; write redis+sentinel://{address}/SERVICE"
+            )));
+        }
+        // What was started lately may have forgotten something, unless this.
+        if server.appends && server.uptime.is_some_and(|uptime| uptime < MAX_TTL) {
+            server.keeps_all = self.asks_for_every_change(connection).await;
+        }
         match server.is_replica {
             true => Err(self.demoted()),
             false => Ok(server),
         }
+    }
+
+    /// Whether the append-only file has every change before it is answered; no, where the server does not say.
+    async fn asks_for_every_change(&self, connection: &mut MultiplexedConnection) -> bool {
+        let mut config = redis::Cmd::new();
+        config.arg("CONFIG").arg("GET").arg("appendfsync");
+        let answer = tokio::time::timeout(self.timeout, connection.send_packed_command(&config)).await;
+        let Ok(Ok(Value::Map(fields))) = answer else { return false };
+        fields.iter().any(|(_, value)| string(value) == Some("always"))
     }
 
     /// The server takes no writes. Where somebody knows which one does, that is worth asking again.
@@ -230,11 +249,11 @@ impl Connector {
         matches!(self.way, Way::Node { .. } | Way::Sentinel(_))
     }
 
-    /// How many replicas Sentinel knows of.
-    pub(super) fn known_replicas(&self) -> u64 {
+    /// Who names the server.
+    pub(super) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
         match &self.way {
-            Way::Direct { .. } | Way::Node { .. } => 0,
-            Way::Sentinel(sentinels) => sentinels.replicas.load(Ordering::Acquire),
+            Way::Direct { .. } | Way::Node { .. } => None,
+            Way::Sentinel(sentinels) => Some(sentinels),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use redis::{PushInfo, PushKind, Value};
 
@@ -11,6 +12,8 @@ use super::hearing::Hearing;
 use super::link::Listener;
 use super::replicas::Acknowledgement;
 use super::server::Server;
+use crate::backend::Run;
+use crate::clock::Moment;
 use crate::sync::Mutex;
 
 /// Hears of invalidations and of new connections.
@@ -21,8 +24,8 @@ pub(super) struct Ear {
     router: Weak<Router>,
     /// What replicas must do before a grant counts.
     pub(super) acknowledgement: Option<Acknowledgement>,
-    /// The server that was last connected to.
-    server: Mutex<Option<Arc<Server>>>,
+    /// The server that was last connected to, and when.
+    server: Mutex<Option<(Arc<Server>, Moment)>>,
     /// The server's clock, less ours, in µs, as the last answer showed it; `MIN` before there was one.
     pub(super) offset: AtomicI64,
 }
@@ -45,7 +48,17 @@ impl Ear {
     }
 
     pub(super) fn server(&self) -> Option<Arc<Server>> {
-        self.server.lock().clone()
+        self.server.lock().as_ref().map(|(server, _)| Arc::clone(server))
+    }
+
+    /// The run of that server, and how old it is if it may have forgotten something before.
+    pub(super) fn run(&self) -> Option<Run> {
+        let (server, since) = self.server.lock().clone()?;
+        let age = || match server.uptime {
+            Some(uptime) => uptime + self.asker.clock.now().since(since),
+            None => Duration::MAX,
+        };
+        Some(Run { id: server.run_id.clone()?, age: (!server.keeps_all).then(age) })
     }
 }
 
@@ -83,8 +96,8 @@ impl Listener for Ear {
         if let (Some(acknowledgement), Some(replicas)) = (&self.acknowledgement, server.replicas) {
             acknowledgement.saw(replicas);
         }
-        let before = self.server.lock().replace(Arc::clone(server));
-        match before {
+        let before = self.server.lock().replace((Arc::clone(server), self.asker.clock.now()));
+        match before.map(|(before, _)| before) {
             None => {
                 tracing::debug!(target: "tenure", server = server.description(), "connected to redis");
                 for warning in server.warnings() {

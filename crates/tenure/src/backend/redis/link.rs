@@ -72,7 +72,14 @@ impl Link {
         listener: Arc<dyn Listener>,
         must_be_there: bool,
     ) -> Result<Arc<Self>, Error> {
-        let line = match connect(&connector, &listener).await {
+        let connected = match must_be_there {
+            true => connect(&connector, &listener).await,
+            // Whoever can do without it does not wait for it.
+            false => tokio::time::timeout(connector.timeout, connect_once(&connector, &listener))
+                .await
+                .unwrap_or_else(|_| Err(connector.silent())),
+        };
+        let line = match connected {
             Err(error) if must_be_there || error.kind() != ErrorKind::Unavailable => return Err(error),
             line => line,
         };

@@ -24,6 +24,7 @@ mod subscription;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 mod watcher;
+mod witness;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -33,7 +34,7 @@ use self::connect::Connector;
 use self::keys::Keys;
 use self::replicas::Acknowledgement;
 use self::script::Call;
-use super::{Answer, Backend, Capability, Pending, Sink};
+use super::{Answer, Backend, Capability, Pending, Run, Sink};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::finding::Finding;
@@ -141,6 +142,10 @@ impl Backend for Redis {
 
     fn outage(&self) -> Option<Error> {
         self.0.link.outage()
+    }
+
+    fn run(&self) -> Option<Run> {
+        self.0.ear.run()
     }
 
     fn verifies_after(&self) -> Option<Duration> {
