@@ -43,3 +43,29 @@ async fn a_slot_moves_to_another_time() {
         last = last.max(turns([&one, &other], NAME, 4).await);
     }
 }
+
+// Rule 6 of waiting: a request that is sent on carries the moment after which it is refused, by the clock of whoever gets it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_sent_on_is_not_late() {
+    let cluster = Cluster::builder().node_timeout(Duration::from_secs(60)).clock().start();
+    let slot = slot(&cluster, NAME);
+    let away = cluster.another_than(slot);
+    away.set_clock_offset(AHEAD);
+    let calls = || {
+        let stats = away.command(&["INFO", "commandstats"]).text();
+        let calls = |verb: &str| {
+            let start = format!("cmdstat_{verb}:calls=");
+            let line = stats.lines().find_map(|line| line.strip_prefix(&start).map(str::to_owned));
+            line.and_then(|line| line.split(',').next()?.parse::<u64>().ok()).unwrap_or(0)
+        };
+        // By its hash, and whole where it is not known.
+        (calls("evalsha"), calls("eval"))
+    };
+    let domain = open(&cluster).await;
+    domain.lock(NAME).run(async |_| ()).await.expect("a cluster");
+    cluster.move_slot(slot, away);
+    assert_eq!(calls(), (0, 0));
+    let attempt = domain.lock(NAME).try_acquire().await.expect("a cluster");
+    assert!(attempt.is_acquired());
+    assert_eq!(calls(), (1, 1), "once, and not once more because it came late");
+}

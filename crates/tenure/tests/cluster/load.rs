@@ -11,7 +11,7 @@ use tenure_testkit::dice::Dice;
 use tenure_testkit::oracle::{FencedMemory, MemoryLog, Recorder, Report};
 use tenure_testkit::redis::Cluster;
 
-use crate::scene::{BACK_AFTER, open, patient, slot};
+use crate::scene::{BACK_AFTER, next_grant, open_with, patient, slot};
 
 const CLIENTS: u64 = 6;
 const TASKS: u64 = 2;
@@ -29,7 +29,7 @@ struct Load {
 }
 
 impl Load {
-    async fn start(cluster: &Cluster) -> Self {
+    async fn start(cluster: &Cluster, options: &str) -> Self {
         let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos();
         let seed = std::env::var("SEED").map_or(u64::from(seed), |seed| seed.parse().expect("a number"));
         println!("SEED={seed}");
@@ -37,7 +37,7 @@ impl Load {
         let resources = Arc::new(NAMES.map(FencedMemory::new));
         let mut tasks = Vec::new();
         for client in 0..CLIENTS {
-            let domain = open(cluster).await;
+            let domain = open_with(cluster, options).await;
             for task in 0..TASKS {
                 let recorder = log.recorder(&format!("client{client}/task{task}"));
                 let dice = Dice(seed ^ (client * TASKS + task + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -104,7 +104,7 @@ async fn work(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_move_under_load() {
     let cluster = Arc::new(patient());
-    let load = Load::start(&cluster).await;
+    let load = Load::start(&cluster, "").await;
     let torturer = load.log.recorder("torturer");
     let moves = {
         let cluster = Arc::clone(&cluster);
@@ -142,42 +142,58 @@ async fn slots_move_under_load() {
 // B1, B7: fault 11, masters are killed under load, and come back as replicas. Their last grants may be lost with them; fences never go back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn masters_die_under_load() {
+    let log = masters_die("").await;
+    let history = log.history();
+    let report = Report::of(&history);
+    println!("{report}");
+    report.assert_only_s1();
+}
+
+// B1, B7: what every replica knows is not lost either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn masters_die_under_load_and_their_replicas_know() {
+    let log = masters_die("&replicas=all").await;
+    let history = log.history();
+    let report = Report::of(&history);
+    println!("replicas=all: {report}");
+    report.assert_clean();
+}
+
+async fn masters_die(options: &str) -> MemoryLog {
     let cluster = Arc::new(Cluster::start());
-    let load = Load::start(&cluster).await;
+    let load = Load::start(&cluster, options).await;
     let torturer = load.log.recorder("torturer");
     let (kills, slowest) = {
         let cluster = Arc::clone(&cluster);
-        tokio::task::spawn_blocking(move || {
-            let (begin, mut kills, mut slowest) = (Instant::now(), 0_usize, Duration::ZERO);
-            while kills == 0 || begin.elapsed() < Duration::from_secs(seconds()) {
-                let slot = slot(&cluster, NAMES[kills % 3]);
-                let master = cluster.master_of(slot);
-                torturer.fault("kill", None, None);
-                let killed = Instant::now();
-                master.kill();
-                cluster.wait_for_another_than(slot, master.port());
-                cluster.wait_until_up();
-                slowest = slowest.max(killed.elapsed());
-                torturer.healed("kill", None, None);
-                master.restart();
-                std::thread::sleep(Duration::from_millis(1_000));
-                kills += 1;
-            }
-            (kills, slowest)
-        })
-        .await
-        .expect("no panic")
+        tokio::task::spawn_blocking(move || kill(&cluster, &torturer)).await.expect("no panic")
     };
     // Service is back.
-    let domain = open(&cluster).await;
+    let domain = open_with(&cluster, options).await;
     for name in NAMES {
-        drop(
-            tokio::time::timeout(BACK_AFTER, crate::scene::next_grant(&domain, name)).await.expect("a grant"),
-        );
+        drop(tokio::time::timeout(BACK_AFTER, next_grant(&domain, name)).await.expect("a grant"));
     }
     let (log, refused) = load.end().await;
-    let history = log.history();
-    let report = Report::of(&history);
-    println!("{kills} kills, replaced within {slowest:?}, {refused} refused\n{report}");
-    report.assert_only_s1();
+    println!("{kills} kills, replaced within {slowest:?}, {refused} refused");
+    log
+}
+
+/// Kills one master after the other; how many, and how long it took at the most until each was replaced.
+fn kill(cluster: &Cluster, torturer: &Recorder) -> (usize, Duration) {
+    let (begin, mut kills, mut slowest) = (Instant::now(), 0_usize, Duration::ZERO);
+    while kills == 0 || begin.elapsed() < Duration::from_secs(seconds()) {
+        let slot = slot(cluster, NAMES[kills % 3]);
+        let master = cluster.master_of(slot);
+        torturer.fault("kill", None, None);
+        let killed = Instant::now();
+        master.kill();
+        cluster.wait_for_another_than(slot, master.port());
+        cluster.wait_until_up();
+        slowest = slowest.max(killed.elapsed());
+        torturer.healed("kill", None, None);
+        master.restart();
+        cluster.wait_until_replicated(slot);
+        std::thread::sleep(Duration::from_millis(500));
+        kills += 1;
+    }
+    (kills, slowest)
 }

@@ -17,7 +17,11 @@ pub(crate) fn patient() -> Cluster {
 }
 
 pub(crate) async fn open(cluster: &Cluster) -> Domain {
-    Domain::open(format!("{}?ttl=2s&timeout=500ms", cluster.url())).await.expect("a cluster")
+    open_with(cluster, "").await
+}
+
+pub(crate) async fn open_with(cluster: &Cluster, options: &str) -> Domain {
+    Domain::open(format!("{}?ttl=2s&timeout=500ms{options}", cluster.url())).await.expect("a cluster")
 }
 
 pub(crate) fn key(name: &str) -> String {

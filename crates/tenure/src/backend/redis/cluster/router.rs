@@ -254,7 +254,10 @@ impl Router {
         let before = known.slots.clone();
         for range in &map.ranges {
             let index = self.node_in(&mut known, &range.master)?;
-            known.nodes[usize::from(index)].saw_replicas(range.replicas.len());
+            // Whoever takes the place of a master has as many, the old one among them, also while that is away.
+            let before = known.map.ranges.iter().filter(|old| old.replicas.contains(&range.master));
+            let replicas = before.map(|old| old.replicas.len()).max().unwrap_or(0);
+            known.nodes[usize::from(index)].saw_replicas(replicas.max(range.replicas.len()));
             let last = usize::from(range.last.min(SLOTS - 1));
             slots[usize::from(range.first).min(last)..=last].fill(index);
         }
