@@ -5,6 +5,8 @@
 //! has the name now.
 
 pub(super) mod channels;
+mod inquiry;
+mod listening;
 mod map;
 mod node;
 mod route;
