@@ -2,6 +2,7 @@
 
 mod clocks;
 mod failover;
+mod layered;
 mod load;
 mod moving;
 mod opening;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use tenure::{Attempt, ErrorKind};
+use tenure_testkit::redis::RedisServer;
 
 use crate::scene::{NAME, key, master, open, patient, refusals, slot, turns, until};
 
@@ -11,6 +12,16 @@ use crate::scene::{NAME, key, master, open, patient, refusals, slot, turns, unti
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_of_a_name_is_in_one_slot() {
     let cluster = patient();
+    let connections = || {
+        let count = |node: &RedisServer| {
+            let stats = node.command(&["INFO", "clients"]).text();
+            let line =
+                stats.lines().find_map(|line| line.strip_prefix("connected_clients:").map(str::to_owned));
+            line.and_then(|line| line.trim().parse::<u64>().ok()).expect("a number")
+        };
+        cluster.nodes().iter().map(count).sum::<u64>()
+    };
+    let before = connections();
     let (one, other) = (open(&cluster).await, open(&cluster).await);
     let names = ["orders/42", "{braces}", "}{", "100%", "ü ñ", "a:fence", "tenure:a", "x y", "7", "8", "9"];
     let mut masters = HashSet::new();
@@ -46,6 +57,11 @@ async fn everything_of_a_name_is_in_one_slot() {
     assert_eq!(masters.len(), 3, "all of them have some");
     assert_eq!(refusals(&cluster, "CROSSSLOT"), 0);
     until("nothing is held", async || one.list("").await.expect("a cluster").is_empty()).await;
+
+    // R3.5: neither do connections outlive their domain, nor what listened.
+    assert!(connections() > before);
+    drop((one, other));
+    until("all is closed", async || connections() == before).await;
 }
 
 // R0.5: a slot that has moved is asked for at its new place, without a word to anyone; and a slot whose keys are on their way, too.
