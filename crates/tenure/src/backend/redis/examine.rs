@@ -7,6 +7,8 @@
 mod checks;
 mod facts;
 mod remedy;
+mod replicas;
+mod sentinels;
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -15,6 +17,7 @@ use redis::{Cmd, Value};
 
 use self::facts::Facts;
 use self::remedy::Remedies;
+use super::replicas::Acknowledgement;
 use super::{Client, Redis};
 use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
 use crate::backend::{Backend as _, Sink};
@@ -44,8 +47,18 @@ pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> 
     findings.extend(facts.clock.map(|clock| checks::clock(&clock)));
     findings.extend(checks::eviction(&facts, &remedies));
     findings.extend(checks::persistence(&facts, &remedies));
-    let rehearsal = Rehearsal::play(&client, facts.replicas()).await;
-    findings.extend(checks::replicas(&facts, rehearsal.acknowledged, &remedies));
+    if let Some(sentinels) = connector.sentinels() {
+        findings.push(sentinels::finding(sentinels, &sentinels.ask_each(|_| false).await));
+    }
+    let needed = client.ear.acknowledgement.as_ref().map(Acknowledgement::needed);
+    let rehearsal = Rehearsal::play(&client, facts.replicas().max(needed.unwrap_or(0))).await;
+    let acknowledged = rehearsal.acknowledged;
+    findings.extend(match needed {
+        Some(needed) if rehearsal.rehearsed.lease.is_ok() => {
+            Some(replicas::demanded(&facts, needed, acknowledged, connector, &remedies))
+        }
+        _ => replicas::undemanded(&facts, acknowledged, &remedies),
+    });
     findings.extend(checks::connections(&facts, &remedies));
     findings.extend(rehearsal.findings(&remedies));
     findings.push(checks::listing(&facts, &remedies));
