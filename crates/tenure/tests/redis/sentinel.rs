@@ -2,6 +2,7 @@
 
 mod disagreement;
 mod failover;
+mod one_server;
 mod opening;
 mod pace;
 mod replicas;
