@@ -117,6 +117,21 @@ impl Error {
         Error::with(ErrorKind::Unavailable, message, Again::NotYet)
     }
 
+    /// The same for a request of several steps, of which some were executed.
+    pub(crate) fn half_way(self) -> Self {
+        let again = match self.0.again {
+            Again::No => Again::Unconfirmed,
+            Again::NotYet => Again::Unanswered,
+            again => again,
+        };
+        Error::with(self.0.kind, self.0.message.clone(), again)
+    }
+
+    /// The same error, of one of several stores.
+    pub(crate) fn of(&self, store: &str) -> Self {
+        Error::with(self.0.kind, format!("{store}: {}", self.0.message), self.0.again)
+    }
+
     pub(crate) fn closed() -> Self {
         Error::new(ErrorKind::Closed, "domain is closed; open it again to go on")
     }

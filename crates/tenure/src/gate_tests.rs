@@ -24,6 +24,7 @@ use crate::name::Name;
 use crate::record::{Op, Reply};
 
 mod answers;
+mod layered;
 mod loss;
 mod matrix;
 mod opening;

@@ -171,7 +171,10 @@ impl Guard {
         let (client, lease) = (&self.client, &self.tenure.0.lease);
         let Executed { reply, sent, .. } =
             client.execute(&lease.name, op, self.claim.terms.timeout()).await?;
-        client.change(|table, after| table.renewed(lease, sent, ttl, Some(&reply), client.session(), after));
+        client.change(|table, after| {
+            lease.set_degraded(client.opened().is_degraded(&lease.token));
+            table.renewed(lease, sent, ttl, Some(&reply), client.session(), after);
+        });
         match &reply {
             Reply::NotHeld { holder } => {
                 Err(lease.lose(LossKind::from_holder(holder.as_ref())).clone().into())

@@ -116,13 +116,7 @@ impl UnderWay {
     fn answered(&mut self, timeout: Duration, answer: Option<Result<Answer, Error>>) {
         let name = &self.renewal.lease.name;
         match answer {
-            Some(Ok(answer)) => {
-                let lease = &self.renewal.lease;
-                if let Some(client) = self.client.upgrade() {
-                    lease.set_degraded(client.opened().is_degraded(&lease.token));
-                }
-                self.reply = Some(answer.reply);
-            }
+            Some(Ok(answer)) => self.reply = Some(answer.reply),
             Some(Err(error)) => {
                 tracing::warn!(target: "tenure", %name, %error, "renewal failed; the lease is believed until its deadline");
             }
@@ -137,6 +131,12 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         let Some(client) = self.client.upgrade() else { return };
         let (Renewal { lease, ttl, .. }, sent, reply) = (&self.renewal, self.sent, self.reply.as_ref());
-        client.change(|table, after| table.renewed(lease, sent, *ttl, reply, client.session(), after));
+        client.change(|table, after| {
+            // Before the deadline moves: what is believed longer is known to be degraded.
+            if reply.is_some() {
+                lease.set_degraded(client.opened().is_degraded(&lease.token));
+            }
+            table.renewed(lease, sent, *ttl, reply, client.session(), after);
+        });
     }
 }

@@ -73,7 +73,7 @@ impl TrioBuilder {
     #[must_use]
     pub fn start(self) -> Trio {
         let authority = self.has_tls.then(|| RedisServer::builder().tls().start());
-        let plain = || self.certified(RedisServer::builder(), authority.as_ref());
+        let plain = || RedisServer::builder().certified_by(authority.as_ref());
         let data = |rank: &str| {
             let builder = match &self.password {
                 Some(password) => plain().config("requirepass", password).config("masterauth", password),
@@ -110,19 +110,6 @@ impl TrioBuilder {
         let trio = Trio { sentinels, servers, authority, has_tls: self.has_tls, is_ranked: self.is_ranked };
         trio.wait_until_complete();
         trio
-    }
-
-    fn certified(&self, builder: Builder, authority: Option<&RedisServer>) -> Builder {
-        let Some(authority) = authority else { return builder };
-        let file = |name: &str| authority.ca_path().with_file_name(name).display().to_string();
-        builder
-            .tls()
-            .config("tls-replication", "yes")
-            .config("tls-ca-cert-file", &file("ca.crt"))
-            .config("tls-cert-file", &file("server.crt"))
-            .config("tls-key-file", &file("server.key"))
-            .config("tls-client-cert-file", &file("client.crt"))
-            .config("tls-client-key-file", &file("client.key"))
     }
 }
 

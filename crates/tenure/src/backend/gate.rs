@@ -112,11 +112,13 @@ impl Gates {
         let (gates, store) = (Arc::clone(self), Arc::clone(store));
         Box::new(move |sink: Weak<dyn Sink>| {
             let (store, behind) = (Arc::clone(&store), Arc::clone(&gates));
-            gates.pass(Kind::Connect, move || {
-                let inner = Arc::new(Memory::connect(store, sink));
-                Ok(Arc::new(Gate { inner, gates: behind }) as Arc<dyn Backend>)
-            })
+            gates.pass(Kind::Connect, move || Ok(behind.before(Memory::connect(store, sink))))
         })
+    }
+
+    /// A client of a store, behind these gates.
+    pub(crate) fn before(self: &Arc<Self>, client: Memory) -> Arc<dyn Backend> {
+        Arc::new(Gate { inner: Arc::new(client), gates: Arc::clone(self) })
     }
 
     /// What becomes of every request of this kind from now on.
@@ -233,8 +235,8 @@ impl Backend for Gate {
         self.inner.session()
     }
 
-    fn server_now(&self) -> Option<u64> {
-        self.inner.server_now()
+    fn server_now(&self, name: &Name) -> Option<u64> {
+        self.inner.server_now(name)
     }
 
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {

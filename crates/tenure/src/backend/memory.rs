@@ -195,7 +195,16 @@ impl Memory {
 
     /// A client whose line has these faults.
     pub(crate) fn connect_by(store: Arc<MemoryStore>, sink: Weak<dyn Sink>, faults: Arc<Faults>) -> Self {
-        let session = Session::random();
+        Memory::connect_as(Session::random(), store, sink, faults)
+    }
+
+    /// A client that has a session already, of another store.
+    pub(crate) fn connect_as(
+        session: Session,
+        store: Arc<MemoryStore>,
+        sink: Weak<dyn Sink>,
+        faults: Arc<Faults>,
+    ) -> Self {
         let line = Line { sink, faults: Arc::clone(&faults) };
         store.state.lock().sessions.insert(session.id().clone(), line);
         Memory { store, session, faults }
@@ -229,7 +238,7 @@ impl Backend for Memory {
         &self.session
     }
 
-    fn server_now(&self) -> Option<u64> {
+    fn server_now(&self, _: &Name) -> Option<u64> {
         Some(self.store.clock.now().as_micros())
     }
 

@@ -111,7 +111,12 @@ impl Shared {
         wakes: &mut Vec<Wake>,
     ) -> Result<Option<(Reply, u64, Option<Token>)>, Error> {
         let Request { name, op, was_done } = request;
+        let mut buried = None;
         let outcome = place.stripe(name).lock().change(place, |state, now| {
+            if let Op::Death { token } = &*op {
+                let holder = state.record(name).and_then(|record| record.mortal_holder(now));
+                buried = holder.filter(|holder| *holder == token).cloned();
+            }
             let mut reply = state.apply(name, op.clone(), now, wakes);
             match reply {
                 Reply::Done => *was_done = true,
@@ -124,7 +129,10 @@ impl Shared {
         })?;
         at(Point::Unlocked);
         match outcome {
-            Outcome::Done(answer) => Ok(Some(answer)),
+            Outcome::Done(answer) => {
+                buried.into_iter().for_each(|token| self.graves.dig(name, &token));
+                Ok(Some(answer))
+            }
             Outcome::Locked | Outcome::Dead => Ok(None),
             Outcome::Removed => {
                 self.reopen(place)?;

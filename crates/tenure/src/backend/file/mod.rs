@@ -12,6 +12,7 @@ mod examine;
 mod execute;
 mod faults;
 mod generation;
+mod graves;
 mod listener;
 mod place;
 mod platform;
@@ -33,6 +34,7 @@ use std::sync::{Arc, Weak};
 
 use self::directory::Directory;
 use self::execute::{Request, finish};
+use self::graves::Graves;
 use self::listener::Listener;
 use self::place::{Place, begin_session, swept_away};
 use self::platform::ClockIdentity;
@@ -44,7 +46,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::finding::Finding;
 use crate::name::Name;
-use crate::owner::Session;
+use crate::owner::{Session, Token};
 use crate::record::{Now, Op};
 use crate::sync::Mutex;
 
@@ -59,6 +61,7 @@ struct Shared {
     post: Post,
     listener: Listener,
     watches: Watches,
+    graves: Graves,
     sink: Weak<dyn Sink>,
 }
 
@@ -83,6 +86,7 @@ impl FileDomain {
             post: Post::default(),
             listener: Listener::default(),
             watches: Watches::default(),
+            graves: Graves::default(),
             sink,
         })))
     }
@@ -93,7 +97,7 @@ impl Backend for FileDomain {
         &self.0.session
     }
 
-    fn server_now(&self) -> Option<u64> {
+    fn server_now(&self, _: &Name) -> Option<u64> {
         Some(Clock::Awake.now().as_micros())
     }
 
@@ -108,6 +112,10 @@ impl Backend for FileDomain {
 
     fn list(&self, prefix: &str) -> Pending<Vec<Name>> {
         Pending::now(self.0.list(prefix))
+    }
+
+    fn buried(&self, name: &Name) -> Option<Token> {
+        self.0.graves.of(name)
     }
 
     fn capabilities(&self) -> &'static [Capability] {

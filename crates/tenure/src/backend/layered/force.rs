@@ -3,8 +3,10 @@
 //! Each store compares what it knows of a lease. The outer one is asked first: it is the one that may be out of reach, and where it
 //! refuses, nobody on this machine loses anything.
 
+use std::time::Duration;
+
 use super::Pair;
-use super::steps::LONGEST_SILENCE;
+use super::outside::LONGEST_SILENCE;
 use crate::error::Error;
 use crate::name::Name;
 use crate::owner::Token;
@@ -30,44 +32,68 @@ impl Pair {
 
     /// Outer first: where it is out of reach, or refuses, nobody on this machine loses anything.
     pub(super) async fn seize(&self, name: &Name, op: Op) -> Result<Reply, Error> {
-        let (Op::Adopt { token, not_after, .. } | Op::TakeOver { token, not_after, .. }) = &op else {
+        let (Op::Adopt { token, ttl, not_after, .. } | Op::TakeOver { token, ttl, not_after, .. }) = &op
+        else {
             unreachable!("only for what takes a lease past the queue");
         };
-        let (token, left) = (token.clone(), self.time_left(*not_after));
-        let outer = match self.outside(name, self.with(op.clone(), None, true), left / 2).await {
+        let (token, ttl, left) = (token.clone(), *ttl, self.time_left(name, *not_after));
+        let sent = self.clock.now();
+        let asked = match self.refuse_spent(&token) {
+            Ok(()) => self.outside(name, self.with(name, op.clone(), 0, true), left / 2).await,
+            Err(spent) => Err(spent),
+        };
+        let outer = match asked {
             Ok(Reply::Granted { fence }) => Some(fence),
             Ok(Reply::NotHeld { holder: None }) if self.degrade == Degrade::Allow => None,
             Ok(reply) => return Ok(reply),
             Err(error) if self.may_go_on_without(&error) => None,
             Err(error) => return Err(error),
         };
-        let inner = match self.inside(name, self.with(op, outer, false)).await? {
+        let Some(fence) = outer else {
+            let reply = self.inside(name, self.with(name, op, 0, false)).await?;
+            if let Reply::Granted { .. } = reply {
+                self.holds_alone(&token, ttl);
+            }
+            return Ok(reply);
+        };
+        let reply = self.seize_inside(name, &token, self.with(name, op, fence, false), left / 2).await;
+        if let Ok(Reply::Granted { .. }) = reply {
+            self.holds_both(&token, ttl, sent);
+        }
+        reply.map_err(Error::half_way)
+    }
+
+    /// The outer store has granted it. Each store gave a range of its own: the higher one counts in both.
+    async fn seize_inside(
+        &self,
+        name: &Name,
+        token: &Token,
+        op: Op,
+        silence: Duration,
+    ) -> Result<Reply, Error> {
+        let fence = match self.inside(name, op).await? {
             Reply::Granted { fence } => fence,
             reply => {
-                self.outside(name, Op::Leave { token }, LONGEST_SILENCE).await?;
+                self.withdraw(name, token).await?;
                 return Ok(reply);
             }
         };
-        let Some(_) = outer else {
-            self.bids.change(&token, |standing| standing.is_degraded = true);
-            return Ok(Reply::Granted { fence: inner });
-        };
-        match self.outside(name, Op::Raise { token: token.clone(), fence: inner }, left / 2).await? {
-            Reply::Granted { fence } => self.write_back(name, &token, fence).await,
+        match self.outside(name, Op::Raise { token: token.clone(), fence }, silence).await? {
+            Reply::Granted { fence } => self.write_back(name, token, fence).await,
             // Another one seized it in between.
             reply => {
-                self.undo(name, token).await?;
+                self.undo(name, token.clone()).await?;
                 Ok(reply)
             }
         }
     }
 
     /// An operation that seizes, as it goes to one of the stores.
-    fn with(&self, mut op: Op, seen: Option<u64>, is_outer: bool) -> Op {
+    fn with(&self, name: &Name, mut op: Op, seen: u64, is_outer: bool) -> Op {
         if let Op::Adopt { floor, not_after, .. } | Op::TakeOver { floor, not_after, .. } = &mut op {
-            *floor = (*floor).max(seen.unwrap_or(0));
+            *floor = (*floor).max(seen);
             if is_outer {
-                *not_after = self.translated(*not_after);
+                *not_after = self.translated(name, *not_after);
             }
         }
         op
@@ -114,8 +140,12 @@ impl Pair {
         else {
             return Ok(inner);
         };
+        let holding = match holding {
+            Some(holding) if self.ends_dead(name, &holding).await => None,
+            holding => holding,
+        };
         // Places are moments of the clock of their store.
-        let now = (self.inner.server_now().unwrap_or(0), self.outer.server_now().unwrap_or(0));
+        let now = (self.inner.server_now(name).unwrap_or(0), self.outer.server_now(name).unwrap_or(0));
         for (_, place) in &mut waiters {
             *place = now.0.saturating_sub(now.1.saturating_sub(*place));
         }

@@ -11,8 +11,10 @@
 //! no rule about pushes is needed for the pair. The client's clock for requests is that of the inner store; what goes out to the other one is
 //! translated.
 
+mod acquire;
 mod bids;
 mod force;
+mod outside;
 mod steps;
 
 use std::os::fd::OwnedFd;
@@ -41,6 +43,8 @@ struct Pair {
     degrade: Degrade,
     clock: Clock,
     bids: Bids,
+    /// For what goes on in the background, and keeps nothing open.
+    this: Weak<Pair>,
     /// The outer store was out of reach when it was last asked.
     is_away: AtomicBool,
 }
@@ -54,15 +58,16 @@ impl Layered {
         degrade: Degrade,
         clock: Clock,
     ) -> Self {
-        let bids = Bids::default();
-        Layered(Arc::new(Pair {
+        let (bids, is_away) = (Bids::default(), AtomicBool::new(false));
+        Layered(Arc::new_cyclic(|this| Pair {
             inner,
             outer,
             _ear: ear,
             degrade,
             clock,
             bids,
-            is_away: AtomicBool::new(false),
+            this: this.clone(),
+            is_away,
         }))
     }
 }
@@ -72,8 +77,8 @@ impl Backend for Layered {
         self.0.inner.session()
     }
 
-    fn server_now(&self) -> Option<u64> {
-        self.0.inner.server_now()
+    fn server_now(&self, name: &Name) -> Option<u64> {
+        self.0.inner.server_now(name)
     }
 
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {
@@ -81,7 +86,7 @@ impl Backend for Layered {
         Pending::Later(Box::pin(async move {
             let reply = pair.execute(&name, op).await?;
             // Only where it is compared with nothing that a store pushes.
-            let server = if let Reply::Seen { .. } = reply { pair.inner.server_now() } else { None };
+            let server = if let Reply::Seen { .. } = reply { pair.inner.server_now(&name) } else { None };
             Ok(Answer { reply, server })
         }))
     }
@@ -100,8 +105,8 @@ impl Backend for Layered {
         }))
     }
 
-    fn polls(&self) -> bool {
-        self.0.outer.polls()
+    fn polls(&self, name: &Name) -> bool {
+        self.0.outer.polls(name)
     }
 
     fn verifies_after(&self) -> Option<Duration> {
@@ -109,7 +114,7 @@ impl Backend for Layered {
     }
 
     fn is_degraded(&self, token: &Token) -> bool {
-        self.0.bids.is_degraded(token)
+        self.0.bids.standing(token).is_degraded()
     }
 
     fn capabilities(&self) -> &'static [Capability] {

@@ -22,7 +22,7 @@ use redis::{Client, ConnectionAddr, PushInfo, PushKind};
 
 pub(super) use self::asking::{Named, Sentinel, named};
 pub(super) use self::silence::Silence;
-use super::connect::Access;
+use super::access::Access;
 use crate::error::Error;
 use crate::sync::Mutex;
 use crate::url::HostPort;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Cmd, PushInfo, Value};
 
-use super::super::connect::connection_config;
+use super::super::access::connection_config;
 use super::super::fault;
 use super::super::server::string;
 use super::Silence;
