@@ -59,24 +59,33 @@ fn killed(replicas: &str) {
     cell.judge(!replicas.is_empty());
 }
 
-/// Every second process never hears of a failover, and still reaches the old master: it knows one Sentinel only, by a service of which
-/// nobody else knows.
-fn paused(replicas: &str) {
-    let trio = Trio::start();
-    let (deaf, believes) = (&trio.sentinels()[2], "stale");
-    let mistake = |master: &RedisServer| {
-        deaf.command(&["SENTINEL", "REMOVE", believes]);
-        let port = master.port().to_string();
-        assert_eq!(deaf.command(&["SENTINEL", "MONITOR", believes, "127.0.0.1", &port, "9"]).text(), "OK");
-    };
-    mistake(trio.master());
+/// The service by which every second process knows the master. Nobody but the one Sentinel that they know has heard of it, so that they
+/// never hear of a failover, and still reach the old master.
+const STALE: &str = "stale";
+
+/// They take this server for the master from now on.
+fn believe_in(trio: &Trio, master: &RedisServer) {
+    let (deaf, port) = (&trio.sentinels()[2], master.port().to_string());
+    deaf.command(&["SENTINEL", "REMOVE", STALE]);
+    assert_eq!(deaf.command(&["SENTINEL", "MONITOR", STALE, "127.0.0.1", &port, "9"]).text(), "OK");
+}
+
+fn start_half_deaf(what: &str, trio: &Trio, replicas: &str) -> Cell {
+    believe_in(trio, trio.master());
     let all = trio.url();
     let place = all.split("://").nth(1).expect("hosts and a service");
-    let mut cell = Cell::start(&format!("master paused{replicas}"), |number| match number % 2 {
-        0 => url(&trio, replicas),
-        _ => url(&trio, replicas).replace(place, &format!("127.0.0.1:{}/{believes}", deaf.port())),
+    let deaf = format!("127.0.0.1:{}/{STALE}", trio.sentinels()[2].port());
+    let cell = Cell::start(&format!("{what}{replicas}"), |number| match number % 2 {
+        0 => url(trio, replicas),
+        _ => url(trio, replicas).replace(place, &deaf),
     });
     cell.wait_for_service();
+    cell
+}
+
+fn paused(replicas: &str) {
+    let trio = Trio::start();
+    let mut cell = start_half_deaf("master paused", &trio, replicas);
     while cell.goes_on() {
         cell.work_for(500, 2_500);
         let old = trio.master();
@@ -90,7 +99,7 @@ fn paused(replicas: &str) {
                 pass(dice, 1_500, 1_500);
                 let after = scripts(old);
                 rejoin(&trio, old);
-                mistake(trio.master());
+                believe_in(&trio, trio.master());
                 after - before
             },
         );
@@ -98,29 +107,46 @@ fn paused(replicas: &str) {
     cell.judge(!replicas.is_empty());
 }
 
-/// One replica does not hear of the master any more, and is the one that Sentinel prefers.
+/// One replica does not hear of the master any more, and is the one that Sentinel prefers, when it is told to replace the master and
+/// when it has to.
 fn behind(replicas: &str) {
     let trio = Trio::builder().ranked().start();
-    let mut cell = start("replica cut off and promoted", &trio, replicas);
-    while cell.goes_on() {
+    let mut cell = start_half_deaf("replica cut off and promoted", &trio, replicas);
+    for is_ordered in [true, false].into_iter().cycle() {
         cell.work_for(500, 1_500);
-        let old = trio.master();
-        let next = trio.preferred();
+        let (old, next) = (trio.master(), trio.preferred());
         next.command(&["REPLICAOF", "127.0.0.1", "1"]);
         // So that there are leases which it does not know, or which end meanwhile.
         cell.work_for(800, 1_000);
+        let before = scripts(old);
         cell.failover(
-            || old.kill(),
-            |_| {
+            || match is_ordered {
+                true => order(&trio),
+                false => old.kill(),
+            },
+            |dice| {
                 trio.wait_for_another_than(old.port());
                 assert_eq!(trio.master().port(), next.port(), "the one that was behind");
-                old.restart();
+                pass(dice, 500, 1_000);
+                let stale = if is_ordered { scripts(old) - before } else { 0 };
+                if !is_ordered {
+                    old.restart();
+                }
                 rejoin(&trio, old);
-                0
+                believe_in(&trio, next);
+                stale
             },
         );
+        if !cell.goes_on() {
+            break;
+        }
     }
     cell.judge(!replicas.is_empty());
+}
+
+fn order(trio: &Trio) {
+    let ordered = trio.sentinels()[1].command(&["SENTINEL", "FAILOVER", trio.service()]);
+    assert_eq!(ordered.text(), "OK");
 }
 
 fn ordered(replicas: &str) {
@@ -131,8 +157,7 @@ fn ordered(replicas: &str) {
         let old = trio.master();
         cell.failover(
             || {
-                let ordered = trio.sentinels()[1].command(&["SENTINEL", "FAILOVER", trio.service()]);
-                assert_eq!(ordered.text(), "OK");
+                order(&trio);
                 // Until then the old one serves.
                 trio.wait_for_another_than(old.port());
             },

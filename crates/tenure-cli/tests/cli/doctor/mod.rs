@@ -2,6 +2,7 @@
 
 mod directory;
 mod permissions;
+mod sentinel;
 mod server;
 
 use rustix::process::Signal;

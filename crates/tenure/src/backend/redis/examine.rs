@@ -8,6 +8,8 @@ mod checks;
 pub(super) mod cluster;
 mod facts;
 mod remedy;
+mod replicas;
+mod sentinels;
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -19,6 +21,7 @@ use self::remedy::Remedies;
 use super::Redis;
 use super::client::{Asker, Client};
 use super::connect::Connector;
+use super::replicas::Acknowledgement;
 use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
 use crate::backend::{Backend as _, Sink};
 use crate::error::{Error, ErrorKind};
@@ -38,8 +41,21 @@ pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> 
     let store =
         format!("server at {} answered all questions in {}", connector.address(), shown(start.elapsed()));
     let mut findings = vec![Finding::fit("store", store)];
-    let rehearsal = Rehearsal::play(&client, facts.replicas()).await;
-    let mut of_server = of_server(&facts, connector, &remedies, rehearsal.acknowledged);
+    let needed = client.ear.acknowledgement.as_ref().map(Acknowledgement::needed);
+    let rehearsal = Rehearsal::play(&client, facts.replicas().max(needed.unwrap_or(0))).await;
+    let acknowledged = rehearsal.acknowledged;
+    let replicas = match needed {
+        Some(needed) if rehearsal.rehearsed.lease.is_ok() => {
+            Some(replicas::demanded(&facts, needed, acknowledged, connector, &remedies))
+        }
+        _ => replicas::undemanded(&facts, acknowledged, &remedies),
+    };
+    let mut beside = Vec::new();
+    if let Some(sentinels) = connector.sentinels() {
+        beside.push(sentinels::finding(sentinels, &sentinels.ask_each(|_| false).await));
+    }
+    beside.extend(replicas);
+    let mut of_server = of_server(&facts, connector, &remedies, beside);
     // What it is comes first, and what matters least last.
     let listing = of_server.pop();
     findings.extend(of_server.drain(..2));
@@ -51,12 +67,12 @@ pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> 
     Ok(findings)
 }
 
-/// What is to be said of each server, with how many of its replicas knew of a lock soon.
+/// What is to be said of each server, and of those beside it.
 fn of_server(
     facts: &Facts,
     connector: &Connector,
     remedies: &Remedies,
-    acknowledged: Option<u64>,
+    beside: Vec<Finding>,
 ) -> Vec<Finding> {
     let mut findings = vec![checks::version(facts), checks::role(facts)];
     findings.push(checks::user(facts, connector, remedies));
@@ -64,7 +80,7 @@ fn of_server(
     findings.extend(facts.clock.map(|clock| checks::clock(&clock)));
     findings.extend(checks::eviction(facts, remedies));
     findings.extend(checks::persistence(facts, remedies));
-    findings.extend(checks::replicas(facts, acknowledged, remedies));
+    findings.extend(beside);
     findings.extend(checks::connections(facts, remedies));
     findings.push(checks::listing(facts, remedies));
     findings

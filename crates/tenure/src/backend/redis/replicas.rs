@@ -64,16 +64,24 @@ impl Acknowledgement {
         // Twice that, for who comes just after another one has begun to wait, is less than a request may take.
         let patience = call.ttl().map_or(Duration::MAX, |ttl| ttl / 10).min(self.connector.timeout / 4);
         let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX).max(1);
-        let mut waiting = redis::pipe();
-        call.ask(&mut waiting);
-        waiting.add_command(call.keep_fence());
-        waiting.cmd("WAIT").arg(self.needed()).arg(millis);
-        if self.wanted == Replicas::All {
-            waiting.cmd("INFO").arg("replication");
+        loop {
+            let asked = self.needed();
+            let mut waiting = redis::pipe();
+            call.ask(&mut waiting);
+            waiting.add_command(call.keep_fence());
+            waiting.cmd("WAIT").arg(asked).arg(millis);
+            if self.wanted == Replicas::All {
+                waiting.cmd("INFO").arg("replication");
+            }
+            let asking = usize::from(call.is_asking);
+            let outcome = |answers| self.outcome(answers, asking, patience);
+            let outcome = self.witness(line).ask(line, &self.connector, patience, &waiting, outcome).await;
+            // There turned out to be more of them, which were not waited for.
+            let is_more = |short: &Shortage| short.needed() > asked && short.acknowledged() >= asked;
+            if !outcome.as_ref().is_err_and(|error| error.shortage().is_some_and(is_more)) {
+                return outcome;
+            }
         }
-        let asking = usize::from(call.is_asking);
-        let outcome = |answers| self.outcome(answers, asking, patience);
-        self.witness(line).ask(line, &self.connector, patience, &waiting, outcome).await
     }
 
     fn witness(&self, line: &Line) -> Arc<Witness> {

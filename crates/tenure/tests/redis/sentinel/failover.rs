@@ -150,3 +150,27 @@ async fn an_ordered_failover_is_heard_of() {
         }
     }
 }
+
+// R0.5: the Sentinel that was listened to dies, and another tells of the failover.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_sentinel_is_listened_to() {
+    let trio = Trio::start();
+    let [first, second, third] = trio.sentinels().each_ref().map(tenure_testkit::redis::RedisServer::port);
+    let hosts = [third, second, first].map(|port| format!("127.0.0.1:{port}")).join(",");
+    let url = format!("redis+sentinel://{hosts}/{}?ttl=2s&timeout=500ms", trio.service());
+    let domain = Domain::open(url).await.expect("a master");
+    let (before, old) = (turns([&domain, &domain]).await, trio.master());
+    trio.sentinels()[2].kill();
+    assert_eq!(trio.sentinels()[1].command(&["SENTINEL", "FAILOVER", trio.service()]).text(), "OK");
+    trio.wait_for_successor(old.port());
+    let begin = Instant::now();
+    while trio.master().command(&["EXISTS", "tenure:orders/42"]).int() == 0 {
+        assert!(begin.elapsed() < BACK_AFTER, "nobody told of the failover");
+        let guard = next_grant(&domain).await;
+        assert!(guard.fence() > before);
+        if trio.master().command(&["EXISTS", "tenure:orders/42"]).int() == 1 {
+            break;
+        }
+        drop(guard.release().await);
+    }
+}

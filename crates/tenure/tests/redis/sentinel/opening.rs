@@ -3,6 +3,8 @@
 use tenure::{Domain, Error, ErrorKind};
 use tenure_testkit::redis::{RedisServer, Trio};
 
+use crate::hygiene::traces::PATIENCE;
+
 async fn refused(url: &str, kind: ErrorKind, parts: &[&str]) -> Error {
     let error = Domain::open(url).await.expect_err("it can't be opened");
     assert_eq!(error.kind(), kind, "{error}");
@@ -85,4 +87,14 @@ async fn tls_is_for_both() {
     refused(&trio.url(), ErrorKind::Unavailable, &["no sentinel names", "can't be reached"]).await;
     let findings = domain.examine().await.expect("to examine");
     assert!(findings.iter().any(|found| found.check == "encryption" && found.to_string().contains("TLS")));
+
+    let old = trio.master();
+    assert_eq!(trio.sentinels()[1].command(&["SENTINEL", "FAILOVER", trio.service()]).text(), "OK");
+    trio.wait_for_another_than(old.port());
+    let begin = std::time::Instant::now();
+    while trio.master().command(&["EXISTS", "{tenure:orders/43}:fence"]).int() == 0 {
+        assert!(begin.elapsed() < PATIENCE, "the successor is not followed");
+        let followed = domain.lock("orders/43").run(async |_| ()).await;
+        assert!(followed.as_ref().err().is_none_or(Error::is_transient), "{followed:?}");
+    }
 }

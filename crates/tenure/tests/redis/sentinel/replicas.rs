@@ -87,6 +87,40 @@ async fn a_lease_ends_without_its_replicas() {
     away.cont();
 }
 
+// R4.4: a server that is away may be promoted when it is back, before it has caught up. So all are needed, until an operator has the
+// Sentinels forget it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_are_those_that_are_away_too_until_they_are_forgotten() {
+    let trio = Trio::start();
+    let domain = open(&trio, "all").await;
+    domain.lock("orders/42").run(async |_| ()).await.expect("two replicas");
+    let old = trio.master();
+    old.kill();
+    trio.wait_for_another_than(old.port());
+    let begin = Instant::now();
+    let refused = async |domain: &Domain| {
+        let short = loop {
+            assert!(begin.elapsed() < PATIENCE, "neither an acquisition nor too few replicas");
+            let error = domain.lock("orders/42").acquire().await.expect_err("one is away");
+            if let Some(short) = error.shortage() {
+                break *short;
+            }
+        };
+        assert_eq!((short.acknowledged(), short.needed()), (1, 2));
+    };
+    refused(&domain).await;
+    let newcomer = open(&trio, "all").await;
+    refused(&newcomer).await;
+    for sentinel in trio.sentinels() {
+        assert_eq!(sentinel.command(&["SENTINEL", "RESET", trio.service()]).int(), 1);
+    }
+    for domain in [&domain, &newcomer] {
+        while let Err(error) = domain.lock("orders/42").run(async |_| ()).await {
+            assert!(error.is_transient() && begin.elapsed() < 3 * PATIENCE, "{error}");
+        }
+    }
+}
+
 // Fault 10 with all replicas: nobody holds a name while another does, through a master that is paused, replaced and resumed (S1, S2).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_two_hold_through_a_failover() {

@@ -19,7 +19,7 @@ const FAR_APART: Duration = Duration::from_secs(1);
 /// How many of the connections may be in use before it is getting narrow, in per cent.
 const NARROW: u64 = 80;
 
-const FENCES_GROW: &str =
+pub(super) const FENCES_GROW: &str =
     "two may hold a name until the old holder has connected again, and fences still grow";
 
 pub(super) fn version(facts: &Facts) -> Finding {
@@ -175,44 +175,6 @@ pub(super) fn persistence(facts: &Facts, remedies: &Remedies) -> Option<Finding>
         _ => remedies.set(&[("appendonly", "yes"), ("appendfsync", "always")]),
     };
     Some(Finding::doubtful(CHECK, format!("{forgotten}; {FENCES_GROW}")).remedy(remedy))
-}
-
-/// With how many of them knew of a lock soon, if that could be asked.
-pub(super) fn replicas(facts: &Facts, acknowledged: Option<u64>, remedies: &Remedies) -> Option<Finding> {
-    const CHECK: &str = "replicas";
-    let connected = facts.number("connected_slaves")?;
-    let needed = facts.setting("min-replicas-to-write").and_then(|number| number.parse::<u64>().ok());
-    let at_least = |number: &str| remedies.set(&[("min-replicas-to-write", number)]);
-    let known = acknowledged
-        .map(|count| format!(", of which {count} knew of a lock within a second"))
-        .unwrap_or_default();
-    let good = facts.number("min_slaves_good_slaves").unwrap_or(connected);
-    Some(match (connected, needed) {
-        (_, Some(needed)) if good < needed => Finding::unfit(
-            CHECK,
-            format!("{good} of {needed} that min-replicas-to-write demands: no lock can be taken"),
-        )
-        .remedy(format!("bring them back, or {}", at_least(&good.to_string()))),
-        (0, _) => Finding::fit(CHECK, "none: while the server is away, nobody gets a lock"),
-        (_, Some(needed)) if needed > 0 => {
-            let reason = format!(
-                "{connected}{known}; at least {needed} must be connected, so that a master that is cut off grants no more"
-            );
-            Finding::fit(CHECK, reason)
-        }
-        (_, Some(_)) => {
-            let reason = format!(
-                "{connected}{known}; one that is promoted may not know the last locks, and a master that is cut off goes on: {FENCES_GROW}"
-            );
-            Finding::doubtful(CHECK, reason).remedy(at_least("1"))
-        }
-        (_, None) => {
-            let reason = format!(
-                "{connected}{known}; whether it goes on without them (min-replicas-to-write) may not be asked"
-            );
-            Finding::doubtful(CHECK, reason).remedy(remedies.permit_settings())
-        }
-    })
 }
 
 pub(super) fn connections(facts: &Facts, remedies: &Remedies) -> Option<Finding> {

@@ -9,7 +9,7 @@ use super::super::cluster::{Cluster, Node, Router};
 use super::super::server::{field, string};
 use super::facts::{Facts, setting};
 use super::remedy::Remedies;
-use super::{Rehearsal, checks, of_server};
+use super::{Rehearsal, checks, of_server, replicas};
 use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
 use crate::backend::{Backend as _, Sink};
 use crate::error::Error;
@@ -59,7 +59,8 @@ async fn look(node: &Node, router: &Router) -> Result<Vec<Finding>, Error> {
     let connector = &node.client.link.connector;
     let user = facts.user.as_deref().or(connector.user());
     let remedies = Remedies::for_cluster(connector, &router.asker.keys, user);
-    Ok(of_server(&facts, connector, &remedies, None))
+    let beside = replicas::undemanded(&facts, None, &remedies).into_iter().collect();
+    Ok(of_server(&facts, connector, &remedies, beside))
 }
 
 /// Of each check the worst, and on which of them, where they differ.

@@ -111,6 +111,18 @@ impl Facts {
     pub(super) fn replicas(&self) -> u64 {
         self.number("connected_slaves").unwrap_or(0)
     }
+
+    /// How many seconds ago each replica was last heard of.
+    pub(super) fn lags(&self) -> impl Iterator<Item = u64> {
+        self.info.as_deref().unwrap_or_default().lines().filter_map(lag)
+    }
+}
+
+/// The same, if this line of `INFO` is about a replica.
+fn lag(line: &str) -> Option<u64> {
+    let (field, value) = line.split_once(':')?;
+    field.strip_prefix("slave")?.parse::<u32>().ok()?;
+    value.split(',').find_map(|part| part.trim().strip_prefix("lag=")?.parse().ok())
 }
 
 /// The value of a setting: a map of one from RESP3 on, else a list of two.

@@ -66,6 +66,11 @@ impl Remedies {
         format!("{} acl setuser {} {rules}", self.cli, self.user)
     }
 
+    /// Allows the user to wait for replicas, and to ask how many there are.
+    pub(super) fn permit_waiting(&self) -> String {
+        format!("{} acl setuser {} +wait +info", self.cli, self.user)
+    }
+
     /// Allows the user to ask for settings. No lock needs it; without it, some of the verdicts stay doubtful whatever is set.
     pub(super) fn permit_settings(&self) -> String {
         format!("{} acl setuser {} '+config|get'", self.cli, self.user)

@@ -1,0 +1,90 @@
+//! What follows from the replicas that there are, and from those that the URL demands.
+
+use super::super::connect::Connector;
+use super::checks::FENCES_GROW;
+use super::facts::Facts;
+use super::remedy::Remedies;
+use crate::finding::Finding;
+
+const CHECK: &str = "replicas";
+
+/// So many must acknowledge every lease, and so many did; nothing when that may not be asked.
+pub(super) fn demanded(
+    facts: &Facts,
+    needed: u64,
+    acknowledged: Option<u64>,
+    connector: &Connector,
+    remedies: &Remedies,
+) -> Finding {
+    let Some(acknowledged) = acknowledged else {
+        let reason =
+            "the user may not wait for replicas, as `replicas` in the URL demands: no lock can be taken";
+        return Finding::unfit(CHECK, reason).remedy(remedies.permit_waiting());
+    };
+    if acknowledged < needed {
+        let reason = format!(
+            "{acknowledged} of the {needed} that `replicas` in the URL demands knew of a lock within a second{}: no lock can be taken",
+            behind(facts)
+        );
+        let forget = connector.sentinels().map(|sentinels| {
+            format!(
+                ", or have every sentinel forget one that is gone for good: sentinel reset {}",
+                sentinels.service
+            )
+        });
+        let remedy = format!("bring the others back{}", forget.unwrap_or_default());
+        return Finding::unfit(CHECK, reason).remedy(remedy);
+    }
+    let connected = facts.replicas().max(acknowledged);
+    if needed < connected {
+        let reason = format!(
+            "{connected}, of which {needed} must know of every lease; another may be promoted, which does not: {FENCES_GROW}"
+        );
+        return Finding::doubtful(CHECK, reason).remedy("write `replicas=all` in the URL");
+    }
+    Finding::fit(CHECK, format!("{connected}, and {needed} must know of every lease"))
+}
+
+/// Those of a server whose URL demands nothing of them, with how many of them knew of a lock soon, if that could be asked.
+pub(super) fn undemanded(facts: &Facts, acknowledged: Option<u64>, remedies: &Remedies) -> Option<Finding> {
+    let connected = facts.number("connected_slaves")?;
+    let needed = facts.setting("min-replicas-to-write").and_then(|number| number.parse::<u64>().ok());
+    let at_least = |number: &str| remedies.set(&[("min-replicas-to-write", number)]);
+    let known = acknowledged
+        .map(|count| format!(", of which {count} knew of a lock within a second"))
+        .unwrap_or_default();
+    let known = format!("{known}{}", behind(facts));
+    let good = facts.number("min_slaves_good_slaves").unwrap_or(connected);
+    Some(match (connected, needed) {
+        (_, Some(needed)) if good < needed => Finding::unfit(
+            CHECK,
+            format!("{good} of {needed} that min-replicas-to-write demands: no lock can be taken"),
+        )
+        .remedy(format!("bring them back, or {}", at_least(&good.to_string()))),
+        (0, _) => Finding::fit(CHECK, "none: while the server is away, nobody gets a lock"),
+        (_, Some(needed)) if needed > 0 => {
+            let reason = format!(
+                "{connected}{known}; at least {needed} must be connected, so that a master that is cut off grants no more"
+            );
+            Finding::fit(CHECK, reason)
+        }
+        (_, Some(_)) => {
+            let reason = format!(
+                "{connected}{known}; one that is promoted may not know the last locks, and a master that is cut off goes on: {FENCES_GROW}"
+            );
+            Finding::doubtful(CHECK, reason).remedy(at_least("1"))
+        }
+        (_, None) => {
+            let reason = format!(
+                "{connected}{known}; whether it goes on without them (min-replicas-to-write) may not be asked"
+            );
+            Finding::doubtful(CHECK, reason).remedy(remedies.permit_settings())
+        }
+    })
+}
+
+/// How far the slowest is behind, when that is worth a word.
+fn behind(facts: &Facts) -> String {
+    let slowest = facts.lags().max().filter(|seconds| *seconds > 1);
+    slowest.map(|seconds| format!(", one heard of {seconds} s ago")).unwrap_or_default()
+}
