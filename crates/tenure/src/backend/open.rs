@@ -75,7 +75,7 @@ fn layered(
     let outer = servers(server, timeout, &clock, Arc::downgrade(&ear), session, must_be_there);
     Pending::Later(Box::pin(async move {
         let outer = outer.await?;
-        Ok(Arc::new(Layered::new(file, outer, ear, degrade, clock)) as Arc<dyn Backend>)
+        Ok(Arc::new(Layered::new(file, outer, ear, degrade, timeout, clock)) as Arc<dyn Backend>)
     }))
 }
 

@@ -41,6 +41,8 @@ struct Pair {
     /// The stores know it by a weak reference.
     _ear: Arc<dyn Sink>,
     degrade: Degrade,
+    /// How long a command may take, where that is set.
+    timeout: Option<Duration>,
     clock: Clock,
     bids: Bids,
     /// For what goes on in the background, and keeps nothing open.
@@ -56,6 +58,7 @@ impl Layered {
         outer: Arc<dyn Backend>,
         ear: Arc<dyn Sink>,
         degrade: Degrade,
+        timeout: Option<Duration>,
         clock: Clock,
     ) -> Self {
         let (bids, is_away) = (Bids::default(), AtomicBool::new(false));
@@ -64,6 +67,7 @@ impl Layered {
             outer,
             _ear: ear,
             degrade,
+            timeout,
             clock,
             bids,
             this: this.clone(),
