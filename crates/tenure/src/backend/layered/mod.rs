@@ -26,7 +26,7 @@ use self::bids::Bids;
 use super::{Answer, Backend, Capability, Grant, Pending, Sink};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
-use crate::finding::Finding;
+use crate::finding::{Finding, Verdict};
 use crate::name::{Name, NameMap};
 use crate::owner::{Session, Token};
 use crate::record::{Op, Reply};
@@ -132,9 +132,10 @@ impl Backend for Layered {
     fn examine(&self) -> Pending<Vec<Finding>> {
         let pair = Arc::clone(&self.0);
         Pending::Later(Box::pin(async move {
-            let mut findings = pair.inner.examine().await?;
-            findings.extend(pair.outer.examine().await?);
-            Ok(findings)
+            let inside = pair.inner.examine().await.unwrap_or_else(|error| vec![unfit(&error)]);
+            let outside = pair.outer.examine().await.unwrap_or_else(|error| vec![pair.missing(&error)]);
+            let inside = inside.into_iter().map(|finding| finding.of("inner"));
+            Ok(inside.chain(outside.into_iter().map(|finding| finding.of("outer"))).collect())
         }))
     }
 
@@ -163,7 +164,21 @@ impl Backend for Layered {
     }
 }
 
+fn unfit(error: &Error) -> Finding {
+    Finding::of_error(Verdict::Unfit, error)
+}
+
 impl Pair {
+    /// What it means that the outer store can't be examined.
+    fn missing(&self, error: &Error) -> Finding {
+        let mut finding = unfit(error);
+        if self.may_go_on_without(error) {
+            finding.verdict = Verdict::Doubtful;
+            finding.reason += ": locks exclude the processes of this machine only";
+        }
+        finding
+    }
+
     /// Whether what was asked of the outer store is done without it.
     fn may_go_on_without(&self, error: &Error) -> bool {
         self.degrade == Degrade::Allow && error.kind() == ErrorKind::Unavailable
