@@ -1,5 +1,5 @@
 # `make test` is everything that a change must pass; it installs what it needs. `make bench` measures.
-.PHONY: test toolchain peers fmt lint unit schedules docs bench bench-peers model fuzz torture deny
+.PHONY: test toolchain peers fmt lint unit schedules docs bench bench-peers model fuzz torture chaos deny
 
 # Permuted schedules need their own build: a mutex of the model in place of the real one.
 SCHEDULES := RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/schedules
@@ -64,6 +64,12 @@ fuzz:
 # Processes that are stopped and killed while they share a directory, for longer: `make torture SECONDS=600`.
 torture:
 	TORTURE_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --lib --locked --profile explore torture -- --nocapture
+
+# Processes that share locks while their servers are killed, paused, cut off and replaced, for longer: `make chaos SECONDS=600 ONLY=paused`.
+chaos:
+	@.ci/install-redis
+	TENURE_SOAK_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --test failover --locked -- $(ONLY) --include-ignored --nocapture --test-threads 8
+	TENURE_SOAK_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --test layered --locked -- processes:: --nocapture
 
 # Licences and advisories of the dependencies; needs cargo-deny.
 deny:

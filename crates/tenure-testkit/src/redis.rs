@@ -6,6 +6,7 @@
 mod builder;
 mod client;
 mod clock;
+mod cluster;
 mod directory;
 mod launch;
 mod port;
@@ -17,6 +18,7 @@ mod tls;
 
 pub use builder::Builder;
 pub use client::Client;
+pub use cluster::{Cluster, ClusterBuilder};
 pub use proxy::{Fault, Proxy, Step, named};
 pub use resp::Reply;
 pub use sentinel::{Trio, TrioBuilder};

@@ -132,7 +132,7 @@ impl Sitting<'_> {
         let give_up = start + terms.timeout();
         let is_own_limit = limit.filter(|&limit| limit > start && limit < give_up);
         let give_up = is_own_limit.unwrap_or(give_up);
-        let (waits, polls) = (self.seat.waits, client.opened().polls());
+        let (waits, polls) = (self.seat.waits, client.opened().polls(self.name));
         let op = |bid: &Bid, not_after| bid.op(waits, polls, not_after);
         let error = match ask_store(client, name, bid, give_up, op).await {
             Ok((Reply::Granted { fence }, sent)) => return self.granted(fence, sent),
@@ -295,15 +295,15 @@ pub(crate) async fn send(
     let backend = client.opened();
     let sent = client.clock.now();
     let timeout = micros(give_up.since(sent));
-    let not_after = backend.server_now().map_or(u64::MAX, |now| now.saturating_add(timeout));
-    let (haunted_before, connection) = (bid.haunted_until.replace(give_up), backend.connection());
+    let not_after = backend.server_now(name).map_or(u64::MAX, |now| now.saturating_add(timeout));
+    let (haunted_before, connection) = (bid.haunted_until.replace(give_up), backend.connection(name));
     let answer = client.in_time(give_up, backend.execute(name, op(bid, not_after))).await;
     if !matches!(&answer, Err(error) if error.may_have_run()) {
         bid.haunted_until = haunted_before;
     }
     let Answer { reply, server } = answer?;
     bid.is_degraded = backend.is_degraded(&bid.token);
-    let server = server.filter(|_| connection == backend.connection());
+    let server = server.filter(|_| connection == backend.connection(name));
     bid.pair = server.map(|server| Pair { sent, server, connection });
     Ok((reply, sent))
 }

@@ -257,7 +257,7 @@ impl Client {
 
 impl Sink for Client {
     fn granted(&self, name: &Name, grant: Grant) {
-        let connection = self.opened_before().map_or(0, |backend| backend.connection());
+        let connection = self.opened_before().map_or(0, |backend| backend.connection(name));
         if !self.change(|table, after| table.pushed(name, &grant, connection, after))
             && let Some(me) = self.me.upgrade()
         {

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::loss::{Loss, LossKind};
+use crate::shortage::Shortage;
 
 /// What went wrong, as far as a program can act on it.
 ///
@@ -105,9 +106,10 @@ impl Error {
         Error::with(ErrorKind::Unavailable, message, Again::Unanswered)
     }
 
-    /// A request was executed, and is not to be relied on. That it would be soon is not to be expected.
-    pub(crate) fn unconfirmed(message: impl Into<String>) -> Self {
-        Error::with(ErrorKind::Unavailable, message, Again::Unconfirmed)
+    /// A request was executed, and is not to be relied on, because too few replicas know of it. That more will soon is not to be expected.
+    pub(crate) fn unconfirmed(shortage: Shortage, message: impl Into<String>) -> Self {
+        let (kind, source) = (ErrorKind::Unavailable, Some(Box::new(shortage) as _));
+        Error(Arc::new(Inner { kind, message: message.into(), again: Again::Unconfirmed, source }))
     }
 
     /// The store refused to execute the request for now, as one that is just starting does: it was not executed.
@@ -123,6 +125,11 @@ impl Error {
             again => again,
         };
         Error::with(self.0.kind, self.0.message.clone(), again)
+    }
+
+    /// The same error, of one of several stores.
+    pub(crate) fn of(&self, store: &str) -> Self {
+        Error::with(self.0.kind, format!("{store}: {}", self.0.message), self.0.again)
     }
 
     pub(crate) fn closed() -> Self {
@@ -162,6 +169,28 @@ impl Error {
     /// Why the lease was lost, when that is what this error says.
     #[must_use]
     pub fn loss(&self) -> Option<&Loss> {
+        self.0.source.as_deref()?.downcast_ref()
+    }
+
+    /// How many replicas acknowledged, when this error says that they were too few: the store is there, and its replicas are not.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// let domain = tenure::Domain::open("redis+sentinel://s1,s2,s3/main?replicas=all").await?;
+    /// match domain.lock("orders/42").acquire().await {
+    ///     Ok(guard) => println!("held, and known to all replicas: {}", guard.fence()),
+    ///     Err(error) => match error.shortage() {
+    ///         Some(short) => println!("{} of {} replicas are there", short.acknowledged(), short.needed()),
+    ///         None => println!("{error}"),
+    ///     },
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn shortage(&self) -> Option<&Shortage> {
         self.0.source.as_deref()?.downcast_ref()
     }
 

@@ -67,6 +67,7 @@ mod run;
 mod schedules;
 mod seek;
 mod seize;
+mod shortage;
 mod status;
 mod sync;
 mod table;
@@ -100,6 +101,7 @@ pub use ticket::Ticket;
 // What can go wrong.
 pub use error::{Error, ErrorKind};
 pub use loss::{Loss, LossKind};
+pub use shortage::Shortage;
 
 /// The examples of the README are compiled and run.
 #[cfg(doctest)]

@@ -79,7 +79,7 @@ impl Seek {
             let goes_on = self.client.table.lock().goes_on_seeking(&self.name, &self.bid);
             let Some(waits) = goes_on else { return self.leave() };
             let terms = self.bid.claim.terms;
-            let polls = self.client.opened().polls();
+            let polls = self.client.opened().polls(&self.name);
             let op = |bid: &Bid, not_after| bid.op(waits, polls, not_after);
             let give_up = self.client.clock.now() + terms.timeout();
             let answer = send(&self.client, &self.name, &mut self.bid, give_up, op).await;

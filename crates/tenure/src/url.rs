@@ -272,7 +272,7 @@ pub(crate) enum Topology {
 }
 
 /// A host in lower case, an IPv6 address without its brackets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HostPort {
     pub(crate) host: String,
     pub(crate) port: u16,

@@ -17,6 +17,7 @@ pub struct Builder {
     tls_names: Vec<String>,
     has_clock: bool,
     is_sentinel: bool,
+    is_node: bool,
 }
 
 impl Builder {
@@ -47,6 +48,19 @@ impl Builder {
         self
     }
 
+    /// With the certificates of another server, among servers that speak TLS with each other; without TLS where there is none.
+    pub(super) fn certified_by(self, authority: Option<&RedisServer>) -> Self {
+        let Some(authority) = authority else { return self };
+        let file = |name: &str| authority.ca_path().with_file_name(name).display().to_string();
+        self.tls()
+            .config("tls-replication", "yes")
+            .config("tls-ca-cert-file", &file("ca.crt"))
+            .config("tls-cert-file", &file("server.crt"))
+            .config("tls-key-file", &file("server.key"))
+            .config("tls-client-cert-file", &file("client.crt"))
+            .config("tls-client-key-file", &file("client.key"))
+    }
+
     /// Its wall clock can be moved: [`RedisServer::set_clock_offset`].
     #[must_use]
     pub fn clock(mut self) -> Self {
@@ -61,6 +75,13 @@ impl Builder {
         self
     }
 
+    /// It can be part of a cluster. Where it speaks with the others is of its own choice: the usual port, 10,000 higher, may be anybody's.
+    #[must_use]
+    pub fn cluster_node(mut self) -> Self {
+        self.is_node = true;
+        self.config("cluster-enabled", "yes")
+    }
+
     /// Starts it, and returns when it answers.
     ///
     /// # Panics
@@ -73,12 +94,16 @@ impl Builder {
             let clock = self.has_clock.then(|| Clock::new(directory.path()));
             let is_tls = !self.tls_names.is_empty();
             let tls = is_tls.then(|| Tls::issue(directory.path(), Port::free(), &self.tls_names));
-            std::fs::write(directory.file("redis.conf"), self.lines(port.number(), tls.as_ref()))
-                .expect("a configuration");
+            let bus = self.is_node.then(Port::free);
+            std::fs::write(
+                directory.file("redis.conf"),
+                self.lines(port.number(), bus.as_ref(), tls.as_ref()),
+            )
+            .expect("a configuration");
             let password = self.settings.iter().rfind(|(name, _)| name == "requirepass");
             let password = password.map(|(_, value)| value.clone());
             // Otherwise somebody else was faster to bind a port.
-            let server = RedisServer::launch(directory, port, password, tls, clock, self.is_sentinel);
+            let server = RedisServer::launch(directory, port, bus, password, tls, clock, self.is_sentinel);
             if let Some(server) = server {
                 return server;
             }
@@ -86,7 +111,7 @@ impl Builder {
         panic!("redis-server did not start: {ATTEMPTS} ports were all taken");
     }
 
-    fn lines(&self, port: u16, tls: Option<&Tls>) -> String {
+    fn lines(&self, port: u16, bus: Option<&Port>, tls: Option<&Tls>) -> String {
         let defaults = [
             ("bind", "127.0.0.1"),
             ("port", &port.to_string()),
@@ -98,6 +123,7 @@ impl Builder {
         ];
         let for_tls = tls.map(Tls::settings).into_iter().flatten();
         let settings = defaults.map(|(name, value)| (name, value.to_owned())).into_iter().chain(for_tls);
+        let settings = settings.chain(bus.map(|bus| ("cluster-port", bus.number().to_string())));
         let settings =
             settings.chain(self.settings.iter().map(|(name, value)| (name.as_str(), value.clone())));
         let mut lines = String::new();

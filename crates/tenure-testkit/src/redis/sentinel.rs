@@ -20,12 +20,13 @@ pub struct TrioBuilder {
     password: Option<String>,
     sentinel_password: Option<String>,
     has_tls: bool,
+    is_ranked: bool,
 }
 
 impl Default for TrioBuilder {
     fn default() -> Self {
         let down_after = Duration::from_secs(1);
-        TrioBuilder { down_after, password: None, sentinel_password: None, has_tls: false }
+        TrioBuilder { down_after, password: None, sentinel_password: None, has_tls: false, is_ranked: false }
     }
 }
 
@@ -58,6 +59,13 @@ impl TrioBuilder {
         self
     }
 
+    /// Of two replicas the one that was started first is promoted, and not the one that has received most.
+    #[must_use]
+    pub fn ranked(mut self) -> Self {
+        self.is_ranked = true;
+        self
+    }
+
     /// Starts them, and returns when they know of each other.
     ///
     /// # Panics
@@ -65,19 +73,20 @@ impl TrioBuilder {
     #[must_use]
     pub fn start(self) -> Trio {
         let authority = self.has_tls.then(|| RedisServer::builder().tls().start());
-        let plain = || self.certified(RedisServer::builder(), authority.as_ref());
-        let data = || {
+        let plain = || RedisServer::builder().certified_by(authority.as_ref());
+        let data = |rank: &str| {
             let builder = match &self.password {
                 Some(password) => plain().config("requirepass", password).config("masterauth", password),
                 None => plain(),
             };
-            builder.config("repl-ping-replica-period", "1")
+            let builder = builder.config("repl-ping-replica-period", "1");
+            if self.is_ranked { builder.config("replica-priority", rank) } else { builder }
         };
         let port = |server: &RedisServer| if self.has_tls { server.tls_port() } else { server.port() };
-        let master = data().start();
+        let master = data("10").start();
         let at = format!("127.0.0.1 {}", port(&master));
         let announced = |builder: Builder| builder.config("replicaof", &at).start();
-        let servers = [master, announced(data()), announced(data())];
+        let servers = [master, announced(data("20")), announced(data("30"))];
         let sentinel = || {
             let mut builder = plain()
                 .sentinel()
@@ -98,22 +107,9 @@ impl TrioBuilder {
             builder.start()
         };
         let sentinels = [sentinel(), sentinel(), sentinel()];
-        let trio = Trio { sentinels, servers, authority, has_tls: self.has_tls };
+        let trio = Trio { sentinels, servers, authority, has_tls: self.has_tls, is_ranked: self.is_ranked };
         trio.wait_until_complete();
         trio
-    }
-
-    fn certified(&self, builder: Builder, authority: Option<&RedisServer>) -> Builder {
-        let Some(authority) = authority else { return builder };
-        let file = |name: &str| authority.ca_path().with_file_name(name).display().to_string();
-        builder
-            .tls()
-            .config("tls-replication", "yes")
-            .config("tls-ca-cert-file", &file("ca.crt"))
-            .config("tls-cert-file", &file("server.crt"))
-            .config("tls-key-file", &file("server.key"))
-            .config("tls-client-cert-file", &file("client.crt"))
-            .config("tls-client-key-file", &file("client.key"))
     }
 }
 
@@ -124,6 +120,7 @@ pub struct Trio {
     servers: [RedisServer; 3],
     authority: Option<RedisServer>,
     has_tls: bool,
+    is_ranked: bool,
 }
 
 impl Trio {
@@ -204,24 +201,69 @@ impl Trio {
         });
     }
 
+    /// The same by the word of one Sentinel: others may be stopped.
+    ///
+    /// # Panics
+    /// When that does not happen.
+    pub fn wait_for_successor(&self, port: u16) {
+        self.wait_until("a failover", || {
+            let master = self.master();
+            master.port() != port && master.command(&["ROLE"]).items()[0].text() == "master"
+        });
+    }
+
+    /// The servers that are not the master.
+    #[must_use]
+    pub fn replicas(&self) -> Vec<&RedisServer> {
+        let master = self.master().port();
+        self.servers.iter().filter(|server| server.port() != master).collect()
+    }
+
+    /// The replica that is promoted next, however far it is behind.
+    ///
+    /// # Panics
+    /// When it was started without [`TrioBuilder::ranked`].
+    #[must_use]
+    pub fn preferred(&self) -> &RedisServer {
+        assert!(self.is_ranked, "a trio that was started with `.ranked()`");
+        self.replicas()[0]
+    }
+
+    /// Makes a server follow the present master, as Sentinel does after some time: whoever was connected to it is not any more.
+    pub fn make_follow(&self, server: &RedisServer) {
+        let port = self.port(self.master()).to_string();
+        server.command(&["REPLICAOF", "127.0.0.1", &port]);
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    }
+
     fn port(&self, server: &RedisServer) -> u16 {
         if self.has_tls { server.tls_port() } else { server.port() }
     }
 
-    fn wait_until_complete(&self) {
+    /// Returns when all Sentinels know of each other, of one master and of two replicas that follow it.
+    ///
+    /// # Panics
+    /// When that does not happen.
+    pub fn wait_until_complete(&self) {
         let is_complete = |sentinel: &RedisServer| {
             let known = sentinel.command(&["SENTINEL", "MASTER", SERVICE]);
             let words: Vec<_> = known.items().iter().map(super::resp::Reply::text).collect();
             let has = |name: &str, value: &str| words.chunks(2).any(|pair| pair == [name, value]);
-            has("num-slaves", "2") && has("num-other-sentinels", "2") && has("flags", "master")
+            has("num-slaves", "2")
+                && has("num-other-sentinels", "2")
+                && has("flags", "master")
+                && has("port", &self.port(self.master()).to_string())
         };
+        let is_master = |server: &RedisServer| server.command(&["ROLE"]).items()[0].text() == "master";
         let is_synced = |server: &RedisServer| {
             let role = server.command(&["ROLE"]);
             let items = role.items();
             items[0].text() == "master" || items[3].text() == "connected"
         };
         self.wait_until("servers that know each other", || {
-            self.servers.iter().all(is_synced) && self.sentinels.iter().all(is_complete)
+            let masters = self.servers.iter().filter(|server| is_master(server)).count();
+            masters == 1 && self.servers.iter().all(is_synced) && self.sentinels.iter().all(is_complete)
         });
     }
 

@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct RedisServer {
     child: Mutex<Child>,
     port: Port,
+    /// Where a node speaks with the other nodes of its cluster.
+    bus: Option<Port>,
     password: Option<String>,
     tls: Option<Tls>,
     clock: Option<Clock>,
@@ -52,13 +54,14 @@ impl RedisServer {
     pub(super) fn launch(
         directory: Directory,
         port: Port,
+        bus: Option<Port>,
         password: Option<String>,
         tls: Option<Tls>,
         clock: Option<Clock>,
         is_sentinel: bool,
     ) -> Option<Self> {
         let child = Mutex::new(spawn(&directory, clock.as_ref(), is_sentinel));
-        let server = RedisServer { child, port, password, tls, clock, is_sentinel, directory };
+        let server = RedisServer { child, port, bus, password, tls, clock, is_sentinel, directory };
         match server.wait_until_up() {
             Ok(()) => Some(server),
             Err(said) if is_port_taken(&said) => None,
@@ -76,6 +79,15 @@ impl RedisServer {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.number()
+    }
+
+    /// Its port for the other nodes of its cluster.
+    ///
+    /// # Panics
+    /// When it was started without [`Builder::cluster_node`].
+    #[must_use]
+    pub fn bus_port(&self) -> u16 {
+        self.bus.as_ref().expect("a server that was started with `.cluster_node()`").number()
     }
 
     /// Its local socket.
@@ -150,6 +162,16 @@ impl RedisServer {
     /// When it does not accept.
     pub fn client(&self) -> io::Result<Client> {
         let mut client = Client::connect_unix(&self.socket_path())?;
+        if let Some(password) = &self.password {
+            client.command(&["AUTH", password])?;
+        }
+        Ok(client)
+    }
+
+    /// The same, and it waits so long for a reply at the most.
+    pub(super) fn client_that_waits(&self, patience: Duration) -> io::Result<Client> {
+        let mut client = Client::connect_unix(&self.socket_path())?;
+        client.set_patience(patience)?;
         if let Some(password) = &self.password {
             client.command(&["AUTH", password])?;
         }

@@ -235,8 +235,8 @@ impl Backend for Gate {
         self.inner.session()
     }
 
-    fn server_now(&self) -> Option<u64> {
-        self.inner.server_now()
+    fn server_now(&self, name: &Name) -> Option<u64> {
+        self.inner.server_now(name)
     }
 
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {

@@ -238,7 +238,7 @@ impl Backend for Memory {
         &self.session
     }
 
-    fn server_now(&self) -> Option<u64> {
+    fn server_now(&self, _: &Name) -> Option<u64> {
         Some(self.store.clock.now().as_micros())
     }
 

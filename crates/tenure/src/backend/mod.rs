@@ -10,12 +10,14 @@ pub(crate) mod gate;
 pub(crate) mod layered;
 pub(crate) mod memory;
 pub(crate) mod open;
+pub(crate) mod quorum;
 pub(crate) mod redis;
 pub(crate) mod rehearsal;
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -30,8 +32,8 @@ pub(crate) trait Backend: Send + Sync {
     /// The session that this client's tokens carry, and to which the store sends its grants.
     fn session(&self) -> &Session;
 
-    /// The store's lease clock now, as well as it can be known; `None` before the first answer.
-    fn server_now(&self) -> Option<u64>;
+    /// The lease clock of the store that has this name, as well as it can be known; `None` before the first answer.
+    fn server_now(&self, name: &Name) -> Option<u64>;
 
     /// Executes one operation. Dropping the answer does not take the request back.
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer>;
@@ -56,13 +58,13 @@ pub(crate) trait Backend: Send + Sync {
     /// The names that are held or waited for, and start with `prefix`.
     fn list(&self, prefix: &str) -> Pending<Vec<Name>>;
 
-    /// Whether waiters can't be pushed to for now, and ask again and again instead.
-    fn polls(&self) -> bool {
+    /// Whether waiters for this name can't be pushed to for now, and ask again and again instead.
+    fn polls(&self, _name: &Name) -> bool {
         false
     }
 
-    /// The number of the connection. Times that the store told over different ones can't be compared: it may be another server.
-    fn connection(&self) -> u64 {
+    /// The number of the connection for this name. Times that the store told over different ones can't be compared: it may be another server.
+    fn connection(&self, _name: &Name) -> u64 {
         0
     }
 
@@ -73,6 +75,11 @@ pub(crate) trait Backend: Send + Sync {
 
     /// Why the store can't be reached, where that is known without asking.
     fn outage(&self) -> Option<Error> {
+        None
+    }
+
+    /// Which run of which server this is, where that is known.
+    fn run(&self) -> Option<Run> {
         None
     }
 
@@ -134,6 +141,15 @@ pub enum Capability {
     Force,
     /// A lease that is ended by force, deleted or overwritten is told to its holder at once.
     LossPush,
+}
+
+/// One run of a server, from its start to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// No two servers, and no two runs of one, have the same.
+    pub(crate) id: Arc<str>,
+    /// How old it is at least; `None` where it keeps everything from one run to the next.
+    pub(crate) age: Option<Duration>,
 }
 
 /// A reply, and the store's lease clock when it was made; `None` where it did not look at its clock.

@@ -1,15 +1,20 @@
 //! From a URL to a backend: the one place that knows which stores are compiled in.
 
+use std::future::Future;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use super::file::FileDomain;
 use super::layered::{Ear, Layered};
 use super::memory::{Memory, MemoryStore};
+use super::quorum::{Ears, Quorum};
 use super::redis::Redis;
+use super::redis::cluster::Cluster;
 use super::{Backend, Pending, Sink};
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::lease::Terms;
 use crate::owner::Session;
 use crate::url::{Degrade, DomainUrl, Inner, RedisUrl, Target, Topology};
 
@@ -28,8 +33,8 @@ pub(crate) fn open(url: &DomainUrl, clock: &Clock, sink: Weak<dyn Sink>) -> Pend
             Pending::now(opened.map(|domain| Arc::new(domain) as Arc<dyn Backend>))
         }
         Target::Redis(server) => match server.inner() {
-            None => servers(server, url.timeout(), clock, sink, Session::random(), true),
-            Some(inner) => layered(server, inner, url.timeout(), clock, sink),
+            None => servers(server, Times::of(url), clock, sink, Session::random(), true),
+            Some(inner) => layered(server, inner, Times::of(url), clock, sink),
         },
     }
 }
@@ -37,7 +42,7 @@ pub(crate) fn open(url: &DomainUrl, clock: &Clock, sink: Weak<dyn Sink>) -> Pend
 /// Opens what is on servers. Those that need not be there at once are connected to as soon as they are.
 fn servers(
     url: &RedisUrl,
-    timeout: Option<Duration>,
+    times: Times,
     clock: &Clock,
     sink: Weak<dyn Sink>,
     session: Session,
@@ -45,21 +50,82 @@ fn servers(
 ) -> Pending<Arc<dyn Backend>> {
     match url.topology() {
         Topology::Single | Topology::Unix { .. } | Topology::Sentinel { .. } => {
-            Redis::open(url, timeout, clock, sink, session, must_be_there)
+            Redis::open(url, times.timeout, clock, sink, session, must_be_there)
         }
-        Topology::Cluster => Pending::now(Err(not_yet("Cluster is"))),
-        Topology::Quorum => Pending::now(Err(not_yet("a quorum is"))),
+        Topology::Cluster => Cluster::open(url, times.timeout, clock, sink, session, must_be_there),
+        Topology::Quorum => quorum(url, times, clock, &sink, session, must_be_there),
     }
 }
 
-fn not_yet(what: &str) -> Error {
-    Error::unsupported(format!("{what} not in this version of tenure; use one server: redis://host"))
+/// Connects to every server at once; a majority must be there.
+fn quorum(
+    url: &RedisUrl,
+    times: Times,
+    clock: &Clock,
+    sink: &Weak<dyn Sink>,
+    session: Session,
+    must_be_there: bool,
+) -> Pending<Arc<dyn Backend>> {
+    let ears = Ears::new(url.hosts().len(), sink, clock);
+    let opening: Vec<_> = url
+        .members()
+        .iter()
+        .enumerate()
+        .map(|(server, member)| {
+            let label = member.hosts().first().map(ToString::to_string).unwrap_or_default();
+            let ear = ears.of(server);
+            (label, Redis::open(member, times.timeout, clock, ear, session.clone(), false))
+        })
+        .collect();
+    let clock = clock.clone();
+    Pending::Later(Box::pin(async move {
+        let mut servers = Vec::with_capacity(opening.len());
+        for (label, answer) in together(opening).await {
+            let server = answer.map_err(|error| error.of(&label))?;
+            servers.push((label, server));
+        }
+        let quorum = Quorum::new(session, servers, ears, times.ttl, clock, must_be_there)?;
+        Ok(Arc::new(quorum) as Arc<dyn Backend>)
+    }))
+}
+
+type Opened = Result<Arc<dyn Backend>, Error>;
+
+/// Waits for all of them at the same time.
+async fn together(opening: Vec<(String, Pending<Arc<dyn Backend>>)>) -> Vec<(String, Opened)> {
+    let mut opening: Vec<_> =
+        opening.into_iter().map(|(label, pending)| (label, Box::pin(pending), None)).collect();
+    std::future::poll_fn(|cx| {
+        let mut are_all_there = true;
+        for (_, pending, answer) in opening.iter_mut().filter(|(.., answer)| answer.is_none()) {
+            match pending.as_mut().poll(cx) {
+                Poll::Ready(opened) => *answer = Some(opened),
+                Poll::Pending => are_all_there = false,
+            }
+        }
+        if are_all_there { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    opening.into_iter().filter_map(|(label, _, answer)| Some((label, answer?))).collect()
+}
+
+/// What the URL says of time.
+#[derive(Clone, Copy)]
+struct Times {
+    timeout: Option<Duration>,
+    ttl: Duration,
+}
+
+impl Times {
+    fn of(url: &DomainUrl) -> Self {
+        Times { timeout: url.timeout(), ttl: url.ttl().unwrap_or(Terms::DEFAULT_TTL) }
+    }
 }
 
 fn layered(
     server: &RedisUrl,
     inner: &Inner,
-    timeout: Option<Duration>,
+    times: Times,
     clock: &Clock,
     sink: Weak<dyn Sink>,
 ) -> Pending<Arc<dyn Backend>> {
@@ -72,10 +138,10 @@ fn layered(
     let (degrade, clock) = (inner.degrade(), clock.clone());
     let session = file.session().clone();
     let must_be_there = degrade == Degrade::Never;
-    let outer = servers(server, timeout, &clock, Arc::downgrade(&ear), session, must_be_there);
+    let outer = servers(server, times, &clock, Arc::downgrade(&ear), session, must_be_there);
     Pending::Later(Box::pin(async move {
         let outer = outer.await?;
-        Ok(Arc::new(Layered::new(file, outer, ear, degrade, timeout, clock)) as Arc<dyn Backend>)
+        Ok(Arc::new(Layered::new(file, outer, ear, degrade, times.timeout, clock)) as Arc<dyn Backend>)
     }))
 }
 

@@ -167,14 +167,14 @@ impl Scene<'_> {
             return Err(odd("a name that is held was granted to another"));
         };
         self.listening().await;
-        let polls = self.waiter.polls();
+        let polls = self.waiter.polls(self.name);
         self.ask(self.waiter, self.second, Wait::Keep { place }, polls).await?;
         let released = Instant::now();
         self.execute(self.holder, Op::Release { token: self.first.clone(), used: fence }).await?;
         let granted = self.ear.hears(|heard| heard.granted).await;
         rehearsed.hand_over = granted.map(|granted| granted - released);
 
-        let polls = self.waiter.polls();
+        let polls = self.waiter.polls(self.name);
         let reply = self.ask(self.waiter, self.second, Wait::Keep { place }, polls).await?;
         let Reply::Granted { fence: next } = reply else {
             return Err(odd("a name that was given back was not granted to the one who waited"));
@@ -212,7 +212,7 @@ impl Scene<'_> {
     /// Waits until the one who waits can be told of its turn, unless it is refused.
     async fn listening(&self) {
         let (start, warnings) = (Instant::now(), self.waiter.warnings().len());
-        while self.waiter.polls()
+        while self.waiter.polls(self.name)
             && self.waiter.warnings().len() == warnings
             && start.elapsed() < LONGEST_PUSH
         {

@@ -57,8 +57,8 @@ impl Backend for Wire {
         self.memory.session()
     }
 
-    fn server_now(&self) -> Option<u64> {
-        self.memory.server_now()
+    fn server_now(&self, name: &Name) -> Option<u64> {
+        self.memory.server_now(name)
     }
 
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {

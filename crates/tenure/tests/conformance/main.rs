@@ -5,6 +5,7 @@ mod examine;
 mod file;
 mod memory;
 mod public;
+mod quorum;
 mod redis;
 mod sentinel;
 

@@ -22,10 +22,14 @@ use crate::scene::{Peer, Scene};
 const PROCESSES: usize = 8;
 const NAMES: [&str; 2] = ["orders", "tickets"];
 const TTL: Duration = Duration::from_secs(1);
-/// How long harm is done, unless `TENURE_SOAK_SECONDS` says otherwise.
-const LENGTH: Duration = Duration::from_secs(8);
 /// The kind of fault in which Redis is out of reach for a process, or for all.
 const AWAY: &str = "away";
+
+/// How long harm is done, in a test run; longer where that is asked for.
+fn length() -> Duration {
+    let soak = std::env::var("TENURE_SOAK_SECONDS").map(|seconds| seconds.parse().expect("seconds"));
+    Duration::from_secs(soak.unwrap_or(8))
+}
 
 /// Every second one may go on without Redis.
 fn degrade(number: usize) -> Degrade {
@@ -98,9 +102,7 @@ impl Drop for Worker {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_holder_on_the_machine_whatever_happens_to_redis() {
     let world = World::new(false);
-    let soak = std::env::var("TENURE_SOAK_SECONDS").ok();
-    let length = soak.map_or(LENGTH, |soak| Duration::from_secs(soak.parse().expect("seconds")));
-    let history = torture(&world, length);
+    let history = torture(&world, length());
     let report = Report::of(&history).updates();
     println!("{report}");
     report.assert_clean();
@@ -126,7 +128,7 @@ async fn one_holder_on_the_machine_whatever_happens_to_redis() {
 /// The same load and faults, where each process falls back on its own: the oracle must see it.
 #[test]
 fn without_a_common_directory_there_are_two_holders() {
-    let history = torture(&World::new(true), LENGTH / 2);
+    let history = torture(&World::new(true), length() / 2);
     let report = Report::of(&history);
     assert!(report.failed().contains(&Check::S1), "a check that never failed proves nothing\n{report}");
 }

@@ -2,4 +2,6 @@
 
 mod failover;
 mod opening;
+mod pace;
 mod replicas;
+mod rollback;

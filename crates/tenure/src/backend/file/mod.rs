@@ -97,7 +97,7 @@ impl Backend for FileDomain {
         &self.0.session
     }
 
-    fn server_now(&self) -> Option<u64> {
+    fn server_now(&self, _: &Name) -> Option<u64> {
         Some(Clock::Awake.now().as_micros())
     }
 

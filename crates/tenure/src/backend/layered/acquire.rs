@@ -97,7 +97,7 @@ impl Pair {
         let standing = self.bids.standing(&ask.token);
         let op = Op::Acquire {
             token: ask.token.clone(),
-            ttl: WHILE_WAITING.max(self.time_left(ask.not_after) + AFTER_ANSWER),
+            ttl: WHILE_WAITING.max(self.time_left(name, ask.not_after) + AFTER_ANSWER),
             wait: ask.wait(standing.inner),
             polls: false,
             floor: ask.floor,
@@ -116,14 +116,14 @@ impl Pair {
 
     async fn acquire_outside(&self, name: &Name, ask: &Ask, fence: u64) -> Result<Reply, Error> {
         self.refuse_spent(&ask.token)?;
-        let silence = || self.time_left(ask.not_after) / 2;
+        let silence = || self.time_left(name, ask.not_after) / 2;
         let op = Op::Acquire {
             token: ask.token.clone(),
             ttl: ask.ttl,
             wait: ask.wait(self.bids.standing(&ask.token).outer),
-            polls: self.outer.polls(),
+            polls: self.outer.polls(name),
             floor: ask.floor.max(fence),
-            not_after: self.translated(ask.not_after),
+            not_after: self.translated(name, ask.not_after),
         };
         let reply = self.outside(name, op.clone(), silence()).await?;
         match &reply {

@@ -36,10 +36,10 @@ impl Pair {
         else {
             unreachable!("only for what takes a lease past the queue");
         };
-        let (token, ttl, left) = (token.clone(), *ttl, self.time_left(*not_after));
+        let (token, ttl, left) = (token.clone(), *ttl, self.time_left(name, *not_after));
         let sent = self.clock.now();
         let asked = match self.refuse_spent(&token) {
-            Ok(()) => self.outside(name, self.with(op.clone(), 0, true), left / 2).await,
+            Ok(()) => self.outside(name, self.with(name, op.clone(), 0, true), left / 2).await,
             Err(spent) => Err(spent),
         };
         let outer = match asked {
@@ -51,14 +51,14 @@ impl Pair {
         };
         let Some(fence) = outer else {
             let replaced = if let Op::Adopt { from, .. } = &op { Some(from.clone()) } else { None };
-            let reply = self.inside(name, self.with(op, 0, false)).await?;
+            let reply = self.inside(name, self.with(name, op, 0, false)).await?;
             if let Reply::Granted { .. } = reply {
                 self.holds_alone(&token, ttl);
                 self.bids.change(&token, sent, |standing| standing.replaced = replaced);
             }
             return Ok(reply);
         };
-        let reply = self.seize_inside(name, &token, self.with(op, fence, false), left / 2).await;
+        let reply = self.seize_inside(name, &token, self.with(name, op, fence, false), left / 2).await;
         if let Ok(Reply::Granted { .. }) = reply {
             self.holds_both(&token, ttl, sent);
         }
@@ -91,11 +91,11 @@ impl Pair {
     }
 
     /// An operation that seizes, as it goes to one of the stores.
-    fn with(&self, mut op: Op, seen: u64, is_outer: bool) -> Op {
+    fn with(&self, name: &Name, mut op: Op, seen: u64, is_outer: bool) -> Op {
         if let Op::Adopt { floor, not_after, .. } | Op::TakeOver { floor, not_after, .. } = &mut op {
             *floor = (*floor).max(seen);
             if is_outer {
-                *not_after = self.translated(*not_after);
+                *not_after = self.translated(name, *not_after);
             }
         }
         op
@@ -147,7 +147,7 @@ impl Pair {
             holding => holding,
         };
         // Places are moments of the clock of their store.
-        let now = (self.inner.server_now().unwrap_or(0), self.outer.server_now().unwrap_or(0));
+        let now = (self.inner.server_now(name).unwrap_or(0), self.outer.server_now(name).unwrap_or(0));
         for (_, place) in &mut waiters {
             *place = now.0.saturating_sub(now.1.saturating_sub(*place));
         }

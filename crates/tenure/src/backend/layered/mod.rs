@@ -81,8 +81,8 @@ impl Backend for Layered {
         self.0.inner.session()
     }
 
-    fn server_now(&self) -> Option<u64> {
-        self.0.inner.server_now()
+    fn server_now(&self, name: &Name) -> Option<u64> {
+        self.0.inner.server_now(name)
     }
 
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {
@@ -90,7 +90,7 @@ impl Backend for Layered {
         Pending::Later(Box::pin(async move {
             let reply = pair.execute(&name, op).await?;
             // Only where it is compared with nothing that a store pushes.
-            let server = if let Reply::Seen { .. } = reply { pair.inner.server_now() } else { None };
+            let server = if let Reply::Seen { .. } = reply { pair.inner.server_now(&name) } else { None };
             Ok(Answer { reply, server })
         }))
     }
@@ -109,8 +109,8 @@ impl Backend for Layered {
         }))
     }
 
-    fn polls(&self) -> bool {
-        self.0.outer.polls()
+    fn polls(&self, name: &Name) -> bool {
+        self.0.outer.polls(name)
     }
 
     fn verifies_after(&self) -> Option<Duration> {

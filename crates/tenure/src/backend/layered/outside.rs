@@ -41,7 +41,7 @@ impl Pair {
         loop {
             let answer = self.ask_outside(name, op.clone(), Some(limit)).await;
             if answer.as_ref().is_err_and(Error::may_have_run) {
-                self.mind_ghost(&op);
+                self.mind_ghost(name, &op);
             }
             let again = self.clock.now() + backoff.pause();
             match &answer {
@@ -132,14 +132,14 @@ impl Pair {
     }
 
     /// A request that takes something was not answered: until when it may still be executed.
-    fn mind_ghost(&self, op: &Op) {
+    fn mind_ghost(&self, name: &Name, op: &Op) {
         let (Op::Acquire { token, not_after, .. }
         | Op::Adopt { token, not_after, .. }
         | Op::TakeOver { token, not_after, .. }) = op
         else {
             return;
         };
-        let left = match self.outer.server_now() {
+        let left = match self.outer.server_now(name) {
             Some(now) if *not_after < u64::MAX => Duration::from_micros(not_after.saturating_sub(now)),
             _ => LONGEST_GHOST,
         };
@@ -185,14 +185,14 @@ impl Pair {
     }
 
     /// How long whoever asked waits for an answer.
-    pub(super) fn time_left(&self, not_after: u64) -> Duration {
-        let now = self.inner.server_now().unwrap_or(not_after);
+    pub(super) fn time_left(&self, name: &Name, not_after: u64) -> Duration {
+        let now = self.inner.server_now(name).unwrap_or(not_after);
         Duration::from_micros(not_after.saturating_sub(now)).min(LONGEST_WAIT)
     }
 
     /// A moment of the inner store's clock, on the outer one's.
-    pub(super) fn translated(&self, not_after: u64) -> u64 {
-        match (self.inner.server_now(), self.outer.server_now()) {
+    pub(super) fn translated(&self, name: &Name, not_after: u64) -> u64 {
+        match (self.inner.server_now(name), self.outer.server_now(name)) {
             (Some(inner), Some(outer)) => outer.saturating_add(not_after.saturating_sub(inner)),
             _ => u64::MAX,
         }

@@ -1,42 +1,25 @@
-//! From a URL to a connection.
-//!
-//! Our own URL decides; the driver's parser is not used, because it ignores what it does not know. A dead peer is noticed by the
-//! kernel within 3 s (keepalive, and a limit for what is not acknowledged), and by the supervisor's heartbeat before that.
+//! To whom commands go: the server that the URL names, or the one that somebody else does; and what a new connection is asked first.
 
 use std::future::poll_fn;
-use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, ProtocolVersion,
-    PushInfo, PushKind, RedisConnectionInfo, TlsCertificates, Value,
-};
+use redis::{Client, ConnectionAddr, PushInfo, PushKind, Value};
 use tokio::sync::Notify;
 
+use super::access::{Access, connection_config};
 use super::sentinel::{self, Hear, Sentinels};
-use super::server::Server;
+use super::server::{Server, string};
 use super::{fault, watcher};
 use crate::error::Error;
-use crate::url::{Credentials, HostPort, RedisUrl, Tls, Topology};
+use crate::lease::MAX_TTL;
+use crate::url::{HostPort, RedisUrl, Topology};
 
 /// How long a request, or a connection, may take where the URL does not say.
-const TIMEOUT: Duration = Duration::from_secs(2);
-const KEEPALIVE: Duration = Duration::from_secs(1);
-const KEEPALIVE_PROBES: u32 = 2;
-const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
-/// How many requests may wait to be written. More than anyone has: a request must be on its way when it was first polled.
-const MOST_REQUESTS: usize = 1 << 20;
-
-/// Sections of PEM files.
-const CERTIFICATE: &str = "CERTIFICATE";
-const KEY: &str = "PRIVATE KEY";
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Makes connections to one server: the one that the URL names, or that Sentinel does.
 pub(super) struct Connector {
@@ -48,18 +31,22 @@ pub(super) struct Connector {
 }
 
 enum Way {
-    Direct { client: Box<Client>, address: String },
+    Direct {
+        client: Box<Client>,
+        address: String,
+    },
+    /// One of several that a cluster has: another may take its place.
+    Node {
+        client: Box<Client>,
+        address: String,
+    },
     Sentinel(Arc<Sentinels>),
 }
 
 impl Connector {
     pub(super) fn new(url: &RedisUrl, timeout: Option<Duration>) -> Result<Self, Error> {
         let timeout = timeout.unwrap_or(TIMEOUT);
-        let access = |credentials, db| -> Result<Access, Error> {
-            let tls = url.tls().map(certificates).transpose()?;
-            Ok(Access { settings: settings(credentials, db), tls })
-        };
-        let servers = access(url.credentials(), url.db())?;
+        let servers = Access::new(url, url.credentials(), url.db())?;
         let way = match (url.topology(), url.hosts()) {
             (Topology::Unix { path }, ..) => {
                 let address = path.display().to_string();
@@ -70,14 +57,29 @@ impl Connector {
                 Way::Direct { client: Box::new(servers.client(server)?), address: sentinel::shown(server) }
             }
             (Topology::Sentinel { service, credentials }, hosts) => {
-                let theirs = access(credentials.as_ref(), 0)?;
+                let theirs = Access::new(url, credentials.as_ref(), 0)?;
                 Way::Sentinel(Arc::new(Sentinels::new(service, hosts, &theirs, servers, timeout / 2)?))
             }
             _ => unreachable!("a backend of its own asks every server by itself"),
         };
+        Ok(Connector::by(way, url, timeout))
+    }
+
+    /// To this node of the cluster that the URL names.
+    pub(super) fn of_node(
+        url: &RedisUrl,
+        access: &Access,
+        host: &HostPort,
+        timeout: Option<Duration>,
+    ) -> Result<Self, Error> {
+        let way = Way::Node { client: Box::new(access.client(host)?), address: sentinel::shown(host) };
+        Ok(Connector::by(way, url, timeout.unwrap_or(TIMEOUT)))
+    }
+
+    fn by(way: Way, url: &RedisUrl, timeout: Duration) -> Self {
         let user = url.credentials().and_then(|credentials| credentials.user.clone());
         let has_password = url.credentials().is_some();
-        Ok(Connector { way, db: url.db(), user, has_password, timeout })
+        Connector { way, db: url.db(), user, has_password, timeout }
     }
 
     /// Connects the commands, and hands what the server says unasked to `hear`, which must not block.
@@ -86,7 +88,9 @@ impl Connector {
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, Error> {
         match &self.way {
-            Way::Direct { client, address } => self.connect_to(client, address, hear).await,
+            Way::Direct { client, address } | Way::Node { client, address } => {
+                self.connect_to(client, address, hear).await
+            }
             Way::Sentinel(sentinels) => {
                 watcher::start(sentinels);
                 let (client, server) = sentinels.find().await?;
@@ -101,7 +105,9 @@ impl Connector {
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, Error> {
         match &self.way {
-            Way::Direct { client, address } => self.connect_to(client, address, hear).await,
+            Way::Direct { client, address } | Way::Node { client, address } => {
+                self.connect_to(client, address, hear).await
+            }
             Way::Sentinel(sentinels) => {
                 let (client, server) = sentinels.standing().await?;
                 self.connect_watched(sentinels, &client, server, hear).await
@@ -112,7 +118,7 @@ impl Connector {
     /// Counts the servers that the commands went to.
     pub(super) fn number(&self) -> u64 {
         match &self.way {
-            Way::Direct { .. } => 0,
+            Way::Direct { .. } | Way::Node { .. } => 0,
             Way::Sentinel(sentinels) => sentinels.number(),
         }
     }
@@ -195,11 +201,30 @@ impl Connector {
         if let Some(error) = refusal.map(fault::refused).filter(Error::is_transient) {
             return Err(error);
         }
-        let server = Server::new(hello, info, time, refusal);
+        let mut server = Server::new(hello, info, time, refusal);
+        if server.is_sentinel {
+            let address = self.address();
+            return Err(Error::invalid(format!(
+                "what answers at {address} is a sentinel; write redis+sentinel://{address}/SERVICE"
+            )));
+        }
+        // What was started lately may have forgotten something, unless this.
+        if server.appends && server.uptime.is_some_and(|uptime| uptime < MAX_TTL) {
+            server.keeps_all = self.asks_for_every_change(connection).await;
+        }
         match server.is_replica {
             true => Err(self.demoted()),
             false => Ok(server),
         }
+    }
+
+    /// Whether the append-only file has every change before it is answered; no, where the server does not say.
+    async fn asks_for_every_change(&self, connection: &mut MultiplexedConnection) -> bool {
+        let mut config = redis::Cmd::new();
+        config.arg("CONFIG").arg("GET").arg("appendfsync");
+        let answer = tokio::time::timeout(self.timeout, connection.send_packed_command(&config)).await;
+        let Ok(Ok(Value::Map(fields))) = answer else { return false };
+        fields.iter().any(|(_, value)| string(value) == Some("always"))
     }
 
     /// The server takes no writes. Where somebody knows which one does, that is worth asking again.
@@ -208,6 +233,9 @@ impl Connector {
         match &self.way {
             Way::Direct { .. } => Error::unavailable(format!(
                 "redis at {address} is a read-only replica; point the URL at the master"
+            )),
+            Way::Node { .. } => Error::not_yet(format!(
+                "redis at {address} is a replica now; try again when the cluster names its master"
             )),
             Way::Sentinel(sentinels) => Error::not_yet(format!(
                 "redis at {address}, which sentinel names as the master of `{}`, is a replica; try again when the failover is over",
@@ -218,21 +246,21 @@ impl Connector {
 
     /// Whether there may be another server when this one is not the master any more.
     pub(super) fn has_successors(&self) -> bool {
-        matches!(self.way, Way::Sentinel(_))
+        matches!(self.way, Way::Node { .. } | Way::Sentinel(_))
     }
 
-    /// How many replicas Sentinel knows of.
-    pub(super) fn known_replicas(&self) -> u64 {
+    /// Who names the server.
+    pub(super) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
         match &self.way {
-            Way::Direct { .. } => 0,
-            Way::Sentinel(sentinels) => sentinels.replicas.load(Ordering::Acquire),
+            Way::Direct { .. } | Way::Node { .. } => None,
+            Way::Sentinel(sentinels) => Some(sentinels),
         }
     }
 
     /// What to call the server in a message.
     pub(super) fn address(&self) -> String {
         match &self.way {
-            Way::Direct { address, .. } => address.clone(),
+            Way::Direct { address, .. } | Way::Node { address, .. } => address.clone(),
             Way::Sentinel(sentinels) => match sentinels.master() {
                 Some(master) => sentinel::shown(&master),
                 None => format!("the master of `{}`", sentinels.service),
@@ -243,7 +271,9 @@ impl Connector {
     /// Where the server is; nowhere when nobody named it yet.
     pub(super) fn addr(&self) -> Option<ConnectionAddr> {
         match &self.way {
-            Way::Direct { client, .. } => Some(client.get_connection_info().addr().clone()),
+            Way::Direct { client, .. } | Way::Node { client, .. } => {
+                Some(client.get_connection_info().addr().clone())
+            }
             Way::Sentinel(sentinels) => sentinels.master().map(|master| sentinels.addr(&master)),
         }
     }
@@ -271,92 +301,4 @@ impl Connector {
             self.timeout
         ))
     }
-}
-
-/// How connections of one kind are made: as whom, to which database, by which certificates.
-pub(super) struct Access {
-    settings: RedisConnectionInfo,
-    tls: Option<TlsCertificates>,
-}
-
-impl Access {
-    pub(super) fn client(&self, server: &HostPort) -> Result<Client, Error> {
-        self.client_at(self.addr(server), &sentinel::shown(server))
-    }
-
-    pub(super) fn addr(&self, server: &HostPort) -> ConnectionAddr {
-        let (host, port) = (server.host.clone(), server.port);
-        match self.tls {
-            None => ConnectionAddr::Tcp(host, port),
-            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-        }
-    }
-
-    fn client_at(&self, addr: ConnectionAddr, address: &str) -> Result<Client, Error> {
-        let invalid = |error| fault::of_connecting(&error, address);
-        let keepalive =
-            TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(KEEPALIVE_PROBES);
-        let tcp = TcpSettings::default()
-            .set_nodelay(true)
-            .set_keepalive(keepalive)
-            .set_user_timeout(UNACKNOWLEDGED);
-        let server = addr.into_connection_info().map_err(invalid)?;
-        let server = server.set_tcp_settings(tcp).set_redis_settings(self.settings.clone());
-        match &self.tls {
-            None => Client::open(server).map_err(invalid),
-            Some(tls) => Client::build_with_tls(server, tls.clone()).map_err(invalid),
-        }
-    }
-}
-
-/// No timeouts of the driver's: it would not close the connection.
-pub(super) fn connection_config(hear: impl Fn(PushInfo) + Send + Sync + 'static) -> AsyncConnectionConfig {
-    AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None)
-        .set_pipeline_buffer_size(MOST_REQUESTS)
-        .set_push_sender(move |push: PushInfo| -> Result<(), std::convert::Infallible> {
-            hear(push);
-            Ok(())
-        })
-}
-
-fn settings(credentials: Option<&Credentials>, db: u32) -> RedisConnectionInfo {
-    let mut settings = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3).set_db(db.into());
-    settings = settings.set_lib_name("tenure", env!("CARGO_PKG_VERSION"));
-    if let Some(Credentials { user, password }) = credentials {
-        settings = settings.set_password(password.reveal());
-        if let Some(user) = user {
-            settings = settings.set_username(user);
-        }
-    }
-    settings
-}
-
-fn certificates(tls: &Tls) -> Result<TlsCertificates, Error> {
-    // Someone else may have chosen one for the process; any will do.
-    drop(rustls::crypto::ring::default_provider().install_default());
-    let client_tls = match &tls.client {
-        Some(client) => {
-            let (client_cert, client_key) = (read(&client.cert, CERTIFICATE)?, read(&client.key, KEY)?);
-            Some(ClientTlsConfig { client_cert, client_key })
-        }
-        None => None,
-    };
-    Ok(TlsCertificates {
-        client_tls,
-        root_cert: tls.ca.as_deref().map(|ca| read(ca, CERTIFICATE)).transpose()?,
-    })
-}
-
-/// A PEM file with at least one such section: the driver takes one without for an empty one, and then trusts nobody.
-fn read(path: &Path, section: &str) -> Result<Vec<u8>, Error> {
-    let invalid =
-        |why: String| Error::invalid(format!("TLS file {} of the domain URL {why}", path.display()));
-    let content = std::fs::read(path).map_err(|error| invalid(format!("can't be read: {error}")))?;
-    let ending = format!("{section}-----");
-    if !content.windows(ending.len()).any(|text| text == ending.as_bytes()) {
-        return Err(invalid(format!("has no section {section} in it; write a file in PEM")));
-    }
-    Ok(content)
 }

@@ -15,7 +15,8 @@ use redis::{Cmd, Value};
 
 use self::facts::Facts;
 use self::remedy::Remedies;
-use super::{Client, Redis};
+use super::Redis;
+use super::client::{Asker, Client};
 use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
 use crate::backend::{Backend as _, Sink};
 use crate::error::{Error, ErrorKind};
@@ -29,9 +30,9 @@ const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
 pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> {
     let start = Instant::now();
     let mut line = client.link.line().await?;
-    let facts = Facts::ask(&mut line, &client.ear.keys).await?;
+    let facts = Facts::ask(&mut line, &client.asker().keys).await?;
     let connector = &client.link.connector;
-    let remedies = Remedies::new(connector, &client.ear.keys, facts.user.as_deref().or(connector.user()));
+    let remedies = Remedies::new(connector, &client.asker().keys, facts.user.as_deref().or(connector.user()));
     let store =
         format!("server at {} answered all questions in {}", connector.address(), shown(start.elapsed()));
     let mut findings = vec![Finding::fit("store", store)];
@@ -80,9 +81,9 @@ impl Rehearsal {
         let acknowledged = if replicas > 0 { acknowledged(&holder, replicas).await } else { None };
         // If that is refused, so was the lease.
         drop(holder.forget(&name).await);
-        let unheard = waiter.0.ear.subscription.refusal().map(|error| error.to_string());
-        let unheard = unheard.or_else(|| holder.0.unpublished.get().cloned());
-        let untracked = waiter.server().and_then(|server| server.tracking_refused.clone());
+        let unheard = waiter.0.ear.hearing.refusal().map(|error| error.to_string());
+        let unheard = unheard.or_else(|| holder.0.unpublished().cloned());
+        let untracked = waiter.0.server().and_then(|server| server.tracking_refused.clone());
         Ok(Rehearsal { rehearsed, unheard, untracked, acknowledged })
     }
 
@@ -110,8 +111,9 @@ impl Rehearsal {
 /// Another client of the same server.
 async fn another(client: &Client, ear: &Arc<Ear>) -> Result<Redis, Error> {
     let sink: Weak<dyn Sink> = Arc::<Ear>::downgrade(ear);
-    let (connector, keys) = (Arc::clone(&client.link.connector), Arc::clone(&client.ear.keys));
-    Redis::connect(connector, keys, client.ear.clock.clone(), sink, Session::random(), None, true).await
+    let (connector, asker) = (Arc::clone(&client.link.connector), client.asker());
+    let asker = Asker::new(Session::random(), asker.keys.clone(), asker.clock.clone(), sink, false);
+    Ok(Redis(Arc::new(Client::open(connector, asker, None, true).await?)))
 }
 
 /// How many replicas know of what this client last wrote; `None` when that may not be asked.

@@ -35,10 +35,17 @@ pub(super) fn refused(error: &ServerError) -> Error {
             Error::new(ErrorKind::Denied, format!("redis refused the connection ({said}); {fix}"))
         }
         "NOPERM" => not_permitted(&said),
+        "MOVED" | "ASK" | "CROSSSLOT" => Error::unsupported(format!(
+            "redis is a node of a cluster, and has other names than this one ({said}); write redis+cluster:// in the URL"
+        )),
         "WRONGTYPE" => Error::new(
             ErrorKind::Protocol,
             "a key of this name holds something else than a lock; use another name, or another `prefix` in the URL",
         ),
+        // The slot of its keys is being moved, and it removed one of them and looked for it again.
+        _ if said.contains("non local key") => Error::unanswered(format!(
+            "redis broke a script off, because its slot is being moved ({said}); try again"
+        )),
         // What a script may not do has no code of its own before Redis 7.2.
         _ if said.contains("The user executing the script") => not_permitted(&said),
         _ if said.contains("unknown command") => Error::unsupported(format!(

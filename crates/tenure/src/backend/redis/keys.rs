@@ -16,11 +16,11 @@ use crate::owner::SessionId;
 const GLOB: [char; 6] = ['*', '?', '[', ']', '^', '\\'];
 
 /// How this domain calls things in Redis.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
-    /// What stands before a session's id in the name of its channel.
-    channels: Arc<str>,
+    /// What stands before a session's id in the name of its channel; nothing where there is one for each name, in its slot.
+    channels: Option<Arc<str>>,
 }
 
 /// A side key of a lock's key.
@@ -38,7 +38,12 @@ impl fmt::Display for Beside<'_> {
 
 impl Keys {
     pub(super) fn new(prefix: &str) -> Self {
-        Keys { prefix: prefix.to_owned(), channels: format!("{prefix}grants:").into() }
+        Keys { prefix: prefix.to_owned(), channels: Some(format!("{prefix}grants:").into()) }
+    }
+
+    /// Those of a cluster, where also a channel belongs to a slot.
+    pub(super) fn sharded(prefix: &str) -> Self {
+        Keys { prefix: prefix.to_owned(), channels: None }
     }
 
     pub(super) fn prefix(&self) -> &str {
@@ -60,13 +65,27 @@ impl Keys {
         Beside { lock, what: "broken" }
     }
 
-    pub(super) fn channels(&self) -> &Arc<str> {
-        &self.channels
+    /// What stands before a session's id in the name of its channel, where it has one for all names.
+    pub(super) fn channels(&self) -> Option<&Arc<str>> {
+        self.channels.as_ref()
     }
 
-    /// Where the grants of a session are published.
-    pub(super) fn channel(&self, session: &SessionId) -> String {
-        format!("{}{}", self.channels, session.as_str())
+    /// What stands before a session's id in the name of the channel that it has for this lock's key.
+    pub(super) fn channels_beside(lock: &str) -> Beside<'_> {
+        Beside { lock, what: "grants:" }
+    }
+
+    /// The command by which scripts publish.
+    pub(super) fn publishes_by(&self) -> &'static str {
+        if self.channels.is_some() { "PUBLISH" } else { "SPUBLISH" }
+    }
+
+    /// Where the grants of a session are published, for this lock's key.
+    pub(super) fn channel(&self, session: &SessionId, lock: &str) -> String {
+        match &self.channels {
+            Some(channels) => format!("{channels}{}", session.as_str()),
+            None => format!("{}{}", Keys::channels_beside(lock), session.as_str()),
+        }
     }
 
     /// The name whose lock has this key; `None` when no lock of this domain does.
@@ -130,7 +149,7 @@ mod tests {
         );
         assert_eq!(Keys::broken(&lock).to_string(), "{tenure:orders/42}:broken");
         assert_eq!(
-            keys.channel(&SessionId::parse("0123456789abcdef").unwrap()),
+            keys.channel(&SessionId::parse("0123456789abcdef").unwrap(), &lock),
             "tenure:grants:0123456789abcdef"
         );
     }

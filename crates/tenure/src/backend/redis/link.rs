@@ -50,6 +50,9 @@ pub(super) trait Listener: Send + Sync + 'static {
     /// The server said something unasked.
     fn heard(&self, push: PushInfo);
 
+    /// The connection broke, or is silent.
+    fn broke(&self) {}
+
     /// There is a connection. What was armed on the one before, and what it would have told, is gone.
     fn connected(&self, server: &Arc<Server>);
 }
@@ -69,7 +72,14 @@ impl Link {
         listener: Arc<dyn Listener>,
         must_be_there: bool,
     ) -> Result<Arc<Self>, Error> {
-        let line = match connect(&connector, &listener).await {
+        let connected = match must_be_there {
+            true => connect(&connector, &listener).await,
+            // Whoever can do without it does not wait for it.
+            false => tokio::time::timeout(connector.timeout, connect_once(&connector, &listener))
+                .await
+                .unwrap_or_else(|_| Err(connector.silent())),
+        };
+        let line = match connected {
             Err(error) if must_be_there || error.kind() != ErrorKind::Unavailable => return Err(error),
             line => line,
         };
@@ -84,6 +94,22 @@ impl Link {
         }
         link.supervise(line.ok());
         Ok(link)
+    }
+
+    /// Begins to connect, and returns.
+    pub(super) fn begin(connector: Arc<Connector>, listener: Arc<dyn Listener>) -> Arc<Self> {
+        let state = watch::Sender::new(State::Connecting);
+        let link = Arc::new(Link { connector, listener, state, number: AtomicU64::new(0) });
+        link.supervise(None);
+        link
+    }
+
+    /// The connection, if one stands.
+    pub(super) fn standing(&self) -> Option<Line> {
+        match &*self.state.borrow() {
+            State::Up(line) => Some(line.clone()),
+            State::Connecting | State::Down(_) | State::Orphaned => None,
+        }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -196,6 +222,7 @@ impl Supervisor {
             }
             let Some(link) = self.link.upgrade() else { break };
             link.state.send_replace(State::Connecting);
+            link.listener.broke();
             drop(link);
             pace.rest_if_short().await;
         }

@@ -1,72 +1,91 @@
 //! `?replicas=N|all`: a grant or a renewal counts when so many replicas have acknowledged it.
 //!
-//! `WAIT` speaks for the writes of its own connection alone, so it goes out on the one that the script went by. A script need not have
-//! written anything (a lease that was handed over was written by its releaser, and a renewal never shortens), so a write goes before it
-//! that changes nothing and stands behind all of them in the stream of the replicas: the expiry of the fence is set once more.
+//! How they are waited for is in [`witness`](super::witness). What too few replicas acknowledged is unknown, not undone: it is asked again
+//! with the same token until the deadline, and given back by whoever gives up. To give it back here could meet a later grant to the same
+//! token.
 //!
-//! What too few replicas acknowledged is unknown, not undone: it is asked again with the same token until the deadline, and given back
-//! by whoever gives up. To give it back here could meet a later grant to the same token. One `WAIT` is under way at a time, because it
-//! blocks its connection, and the heartbeat with it.
+//! *All* are those that the Sentinels know of, also those that are down: any of them may be promoted when it is back, also before it has
+//! caught up. Without Sentinel nobody but the server can say how many there are, and it forgets those that are away; so all are the most
+//! that it ever had.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::Value;
+use redis::{RedisResult, Value};
 
 use super::connect::Connector;
 use super::fault;
 use super::link::Line;
 use super::script::Call;
 use super::server::{field, string};
+use super::witness::Witness;
 use crate::backend::{Grant, Sink};
 use crate::error::Error;
 use crate::name::Name;
+use crate::shortage::Shortage;
+use crate::sync::Mutex;
 use crate::url::Replicas;
 
 /// How many must acknowledge, and how many there are.
 pub(super) struct Acknowledgement {
     wanted: Replicas,
     connector: Arc<Connector>,
-    /// The most that a master had since this client was opened.
+    /// The most that the master had: since this client was opened, or where Sentinel knows, just now.
     seen: AtomicU64,
-    turn: tokio::sync::Mutex<()>,
+    witness: Mutex<Option<Arc<Witness>>>,
 }
 
 impl Acknowledgement {
     pub(super) fn new(wanted: Replicas, connector: Arc<Connector>) -> Self {
-        Acknowledgement { wanted, connector, seen: AtomicU64::new(0), turn: tokio::sync::Mutex::new(()) }
+        Acknowledgement { wanted, connector, seen: AtomicU64::new(0), witness: Mutex::default() }
     }
 
-    /// A master has so many.
+    /// The master has so many.
     pub(super) fn saw(&self, replicas: u64) {
-        self.seen.fetch_max(replicas, Ordering::AcqRel);
+        match self.connector.sentinels() {
+            Some(_) => self.seen.store(replicas, Ordering::Release),
+            None => drop(self.seen.fetch_max(replicas, Ordering::AcqRel)),
+        }
     }
 
     /// All of none would be a promise that nobody keeps: one at least.
-    fn needed(&self) -> u64 {
+    pub(super) fn needed(&self) -> u64 {
+        let known = || self.connector.sentinels().map_or(0, |sentinels| sentinels.replicas());
         match self.wanted {
             Replicas::AtLeast(number) => u64::from(number.get()),
-            Replicas::All => self.seen.load(Ordering::Acquire).max(self.connector.known_replicas()).max(1),
+            Replicas::All => self.seen.load(Ordering::Acquire).max(known()).max(1),
         }
     }
 
-    /// Returns when enough replicas have what this connection has written; an error says that it is not known.
-    pub(super) async fn confirm(&self, line: &mut Line, call: &Call) -> Result<(), Error> {
-        let _turn = self.turn.lock().await;
-        let patience = call.ttl().map_or(Duration::MAX, |ttl| ttl / 8).min(self.connector.timeout / 4);
+    /// Returns when enough replicas have what the call has written, which was answered on this connection; an error says that it is not
+    /// known.
+    pub(super) async fn confirm(&self, line: &Line, call: &Call) -> Result<(), Error> {
+        // Twice that, for who comes just after another one has begun to wait, is less than a request may take.
+        let patience = call.ttl().map_or(Duration::MAX, |ttl| ttl / 10).min(self.connector.timeout / 4);
         let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX).max(1);
-        let mut commands = redis::pipe();
-        commands.add_command(call.keep_fence());
-        commands.cmd("WAIT").arg(self.needed()).arg(millis);
+        let mut waiting = redis::pipe();
+        waiting.add_command(call.keep_fence());
+        waiting.cmd("WAIT").arg(self.needed()).arg(millis);
         if self.wanted == Replicas::All {
-            commands.cmd("INFO").arg("replication");
+            waiting.cmd("INFO").arg("replication");
         }
-        let answers = line.connection.send_packed_commands(&commands, 0, commands.len()).await;
+        let outcome = |answers| self.outcome(answers, patience);
+        self.witness(line).ask(line, &self.connector, patience, &waiting, outcome).await
+    }
+
+    fn witness(&self, line: &Line) -> Arc<Witness> {
+        let mut witness = self.witness.lock();
+        match &*witness {
+            Some(witness) if witness.is_for(line) => Arc::clone(witness),
+            _ => Arc::clone(witness.insert(Arc::new(Witness::new(Arc::clone(&line.server))))),
+        }
+    }
+
+    fn outcome(&self, answers: RedisResult<Vec<Value>>, patience: Duration) -> Result<(), Error> {
         let answers = answers.map_err(|error| fault::of_command(&error))?;
-        if let Some(Value::ServerError(refusal)) =
-            answers.iter().find(|answer| matches!(answer, Value::ServerError(_)))
-        {
+        let is_refusal = |answer: &&Value| matches!(answer, Value::ServerError(_));
+        if let Some(Value::ServerError(refusal)) = answers.iter().find(is_refusal) {
             let error = fault::refused(refusal);
             // The script was executed, whatever comes after it.
             return Err(if error.is_transient() { Error::unanswered(error.to_string()) } else { error });
@@ -76,11 +95,29 @@ impl Acknowledgement {
         let needed = self.needed();
         match &answers[..] {
             [Value::Int(1), Value::Int(acknowledged), ..] if acknowledged.cast_unsigned() >= needed => Ok(()),
-            [Value::Int(1), Value::Int(acknowledged), ..] => Err(Error::unconfirmed(format!(
-                "{acknowledged} of {needed} replicas acknowledged within {patience:?}; bring the others back, or lower `replicas` in the URL"
-            ))),
+            [Value::Int(1), Value::Int(acknowledged), ..] => {
+                self.count_again();
+                let shortage = Shortage::new(acknowledged.cast_unsigned(), needed);
+                Err(Error::unconfirmed(
+                    shortage,
+                    format!(
+                        "{shortage} within {patience:?}; bring the others back, or lower `replicas` in the URL"
+                    ),
+                ))
+            }
             // The fence that the script left is gone: so may be the rest.
             _ => Err(Error::unanswered("redis forgot a grant before its replicas had it; try again")),
+        }
+    }
+
+    /// An operator may have made the Sentinels forget one that is gone for good.
+    fn count_again(&self) {
+        if self.wanted == Replicas::All
+            && let Some(sentinels) = self.connector.sentinels()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let sentinels = Arc::clone(sentinels);
+            runtime.spawn(async move { sentinels.count_replicas().await });
         }
     }
 }

@@ -69,9 +69,11 @@ scripts! {
 pub(super) struct Call {
     script: &'static Scripts,
     lock: String,
-    /// What stands before a session's id in the name of its channel.
-    channels: Arc<str>,
+    /// What stands before a session's id in the name of its channel; where it has one for each name, nothing.
+    channels: Option<Arc<str>>,
     op: Op,
+    /// Whether it goes to a node that is only about to get the name's slot.
+    pub(super) is_asking: bool,
 }
 
 impl Call {
@@ -87,7 +89,7 @@ impl Call {
             Op::Break { .. } => &BREAK,
             Op::Inspect => &INSPECT,
         };
-        Call { script, lock: keys.lock(name), channels: Arc::clone(keys.channels()), op }
+        Call { script, lock: keys.lock(name), channels: keys.channels().cloned(), op, is_asking: false }
     }
 
     pub(super) fn is_renewal(&self) -> bool {
@@ -112,6 +114,27 @@ impl Call {
             | Op::Adopt { ttl, .. }
             | Op::TakeOver { ttl, .. } => Some(*ttl),
             _ => None,
+        }
+    }
+
+    pub(super) fn lock(&self) -> &str {
+        &self.lock
+    }
+
+    /// The same for a server whose clock is ahead of the one that the moments in it are of, by so many µs.
+    pub(super) fn for_clock_ahead(&mut self, micros: i64) {
+        if let Op::Acquire { not_after, .. } | Op::Adopt { not_after, .. } | Op::TakeOver { not_after, .. } =
+            &mut self.op
+            && *not_after < u64::MAX
+        {
+            *not_after = not_after.saturating_add_signed(micros);
+        }
+    }
+
+    /// Says that the next command is to be executed though the slot is not the node's yet.
+    pub(super) fn ask(&self, commands: &mut redis::Pipeline) {
+        if self.is_asking {
+            commands.cmd("ASKING");
         }
     }
 
@@ -153,7 +176,10 @@ impl Call {
         if tells_of_force {
             cmd.write_arg_fmt(Keys::broken(&self.lock));
         }
-        cmd.arg(&*self.channels);
+        match &self.channels {
+            Some(channels) => drop(cmd.arg(&**channels)),
+            None => cmd.write_arg_fmt(Keys::channels_beside(&self.lock)),
+        }
         match &self.op {
             Op::Acquire { token, ttl, wait, polls, floor, not_after } => {
                 cmd.arg(token.as_str()).arg(millis(*ttl));

@@ -8,20 +8,22 @@
 //! A failover is heard on one Sentinel (`watcher.rs`). It ends the connections to the master before by what the driver says of a connection
 //! that broke, so that whoever uses one need not know of Sentinel.
 
+mod asking;
+mod silence;
+
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{Client, ConnectionAddr, PushInfo, PushKind, Value};
+use redis::{Client, ConnectionAddr, PushInfo, PushKind};
 
-use super::connect::{Access, connection_config};
-use super::fault;
-use super::server::string;
-use crate::error::{Error, ErrorKind};
+pub(super) use self::asking::{Named, Sentinel, named};
+pub(super) use self::silence::Silence;
+use super::access::Access;
+use crate::error::Error;
 use crate::sync::Mutex;
 use crate::url::HostPort;
 
@@ -41,28 +43,15 @@ pub(super) struct Sentinels {
     number: AtomicU64,
     /// The newest configuration that was heard of.
     newest: AtomicU64,
-    /// The most replicas that one of them knew of.
-    pub(super) replicas: AtomicU64,
+    /// Somebody counts the replicas.
+    is_counting: AtomicBool,
     /// The connections to servers.
     connections: Mutex<Vec<(HostPort, Weak<Hear>)>>,
     pub(super) is_watched: AtomicBool,
 }
 
-/// One of them.
-pub(super) struct Sentinel {
-    pub(super) address: String,
-    client: Client,
-}
-
-/// Who is the master, as one of them has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
-    pub(super) master: HostPort,
-    /// Grows with every failover.
-    pub(super) epoch: u64,
-    /// How many replicas it knows of, also those that are down.
-    replicas: u64,
-}
+/// What one of them answered; nothing, if it was not waited for.
+pub(super) type Answered = Option<Result<Named, Silence>>;
 
 impl Sentinels {
     pub(super) fn new(
@@ -72,8 +61,7 @@ impl Sentinels {
         servers: Access,
         patience: Duration,
     ) -> Result<Self, Error> {
-        let sentinels =
-            hosts.iter().map(|host| Ok(Sentinel { address: shown(host), client: sentinels.client(host)? }));
+        let sentinels = hosts.iter().map(|host| Ok(Sentinel::new(shown(host), sentinels.client(host)?)));
         Ok(Sentinels {
             service: service.to_owned(),
             sentinels: sentinels.collect::<Result<_, Error>>()?,
@@ -82,7 +70,7 @@ impl Sentinels {
             master: Mutex::new(None),
             number: AtomicU64::new(0),
             newest: AtomicU64::new(0),
-            replicas: AtomicU64::new(0),
+            is_counting: AtomicBool::new(false),
             connections: Mutex::default(),
             is_watched: AtomicBool::new(false),
         })
@@ -132,8 +120,8 @@ impl Sentinels {
     }
 
     /// One of them names a master: connections to another end, unless that is an older one.
-    pub(super) fn heard(&self, named: &Named) {
-        self.replicas.fetch_max(named.replicas, Ordering::AcqRel);
+    pub(super) fn heard(&self, sentinel: &Sentinel, named: &Named) {
+        sentinel.counts(named.replicas);
         if named.epoch < self.newest.fetch_max(named.epoch, Ordering::AcqRel) {
             return;
         }
@@ -154,12 +142,38 @@ impl Sentinels {
     /// The newest answer of a majority; of all, where a newer one was heard before, or where no majority answers.
     async fn ask_all(&self) -> Result<Named, Error> {
         let newest = self.newest.load(Ordering::Acquire);
-        let majority = self.sentinels.len() / 2 + 1;
+        let answers = self
+            .ask_each(|answers| {
+                let mut named = answers.iter().flatten().flatten();
+                let majority = self.sentinels.len() / 2 + 1;
+                named.clone().count() >= majority && named.any(|one| one.epoch >= newest)
+            })
+            .await;
+        for (sentinel, named) in self.sentinels.iter().zip(&answers) {
+            named.iter().flatten().for_each(|named| sentinel.counts(named.replicas));
+        }
+        let named = answers.iter().flatten().flatten();
+        let best = named.reduce(|best, one| if one.epoch > best.epoch { one } else { best });
+        match best {
+            Some(named) => {
+                self.newest.fetch_max(named.epoch, Ordering::AcqRel);
+                Ok(named.clone())
+            }
+            None => {
+                let silences = answers.into_iter().flatten().filter_map(Result::err);
+                let each = self.sentinels.iter().map(|sentinel| &*sentinel.address).zip(silences);
+                Err(silence::of_all(&self.service, each.collect()))
+            }
+        }
+    }
+
+    /// Asks all of them at once, until the answers are enough, or there is one of each.
+    pub(super) async fn ask_each(&self, are_enough: impl Fn(&[Answered]) -> bool) -> Vec<Answered> {
         let mut asked: Vec<Option<Pin<Box<dyn Future<Output = _> + Send + '_>>>> = Vec::new();
         for sentinel in &self.sentinels {
             asked.push(Some(Box::pin(sentinel.ask(&self.service, self.patience))));
         }
-        let mut answers: Vec<Option<Result<Named, Silence>>> = asked.iter().map(|_| None).collect();
+        let mut answers: Vec<Answered> = asked.iter().map(|_| None).collect();
         std::future::poll_fn(|cx| {
             for (asked, answer) in asked.iter_mut().zip(&mut answers) {
                 if let Some(future) = asked
@@ -168,153 +182,41 @@ impl Sentinels {
                     (*asked, *answer) = (None, Some(said));
                 }
             }
-            let named = answers.iter().flatten().flatten();
-            let is_enough = named.clone().count() >= majority && named.clone().any(|one| one.epoch >= newest);
-            match is_enough || answers.iter().all(Option::is_some) {
+            match are_enough(&answers) || answers.iter().all(Option::is_some) {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
         })
         .await;
-        drop(asked);
-        let best = answers
-            .iter()
-            .flatten()
-            .flatten()
-            .reduce(|best, one| if one.epoch > best.epoch { one } else { best });
-        match best {
-            Some(named) => {
-                self.replicas.fetch_max(named.replicas, Ordering::AcqRel);
-                self.newest.fetch_max(named.epoch, Ordering::AcqRel);
-                Ok(named.clone())
-            }
-            None => Err(self.unnamed(answers.into_iter().flatten().filter_map(Result::err).collect())),
+        answers
+    }
+
+    /// How many replicas they know of, also those that are down: the most that one of them said.
+    pub(super) fn replicas(&self) -> u64 {
+        self.sentinels.iter().map(Sentinel::counted).max().unwrap_or(0)
+    }
+
+    /// Asks all of them anew how many replicas there are: an operator may have made them forget one. One that does not answer is left out
+    /// where a majority does.
+    pub(super) async fn count_replicas(&self) {
+        if self.is_counting.swap(true, Ordering::AcqRel) {
+            return;
         }
-    }
-
-    /// None of them names a master.
-    fn unnamed(&self, silences: Vec<Silence>) -> Error {
-        let service = &self.service;
-        let all = |kind: fn(&Silence) -> bool| silences.iter().all(kind);
-        let (kind, fix) = if all(|silence| matches!(silence, Silence::Unknown)) {
-            let fix = "correct the service in the URL: redis+sentinel://host/SERVICE";
-            (ErrorKind::Invalid, fix)
-        } else if silences.iter().any(|silence| matches!(silence, Silence::Denied(_))) {
-            let fix = "correct `sentinel_user` and `sentinel_password` in the URL; those before the host are for the servers";
-            (ErrorKind::Denied, fix)
-        } else if silences.iter().any(|silence| matches!(silence, Silence::Unknown)) {
-            (ErrorKind::Unavailable, "bring the others back, or correct the service in the URL")
-        } else {
-            (ErrorKind::Unavailable, "are they running, at these ports?")
-        };
-        let each = self.sentinels.iter().zip(&silences);
-        let each = each.map(|(sentinel, silence)| format!("{} {silence}", sentinel.address));
-        let each = each.collect::<Vec<_>>().join(", ");
-        Error::new(kind, format!("no sentinel names a master of `{service}`: {each}; {fix}"))
-    }
-}
-
-impl Sentinel {
-    pub(super) async fn connect(
-        &self,
-        patience: Duration,
-        hear: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection, Silence> {
-        let config = connection_config(hear);
-        let connected = self.client.get_multiplexed_async_connection_with_config(&config);
-        match tokio::time::timeout(patience, connected).await {
-            Ok(connection) => {
-                connection.map_err(|error| Silence::of(&fault::of_connecting(&error, &self.address), &error))
-            }
-            Err(_) => Err(Silence::Unanswered(patience)),
-        }
-    }
-
-    /// On a connection of its own.
-    async fn ask(&self, service: &str, patience: Duration) -> Result<Named, Silence> {
-        let asked = pin!(async {
-            let mut connection = self.connect(patience, |_| ()).await?;
-            named(&mut connection, service).await
-        });
-        tokio::time::timeout(patience, asked).await.unwrap_or(Err(Silence::Unanswered(patience)))
-    }
-}
-
-/// Asks on this connection who is the master.
-pub(super) async fn named(connection: &mut MultiplexedConnection, service: &str) -> Result<Named, Silence> {
-    let mut questions = redis::pipe();
-    questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);
-    questions.cmd("SENTINEL").arg("MASTER").arg(service);
-    let answers = connection.send_packed_commands(&questions, 0, 2).await;
-    let answers = answers.map_err(|error| Silence::of(&fault::of_command(&error), &error))?;
-    let [address, details] = &answers[..] else { return Err(Silence::Strange) };
-    let number = |wanted: &str| {
-        fields(details).find_map(|(name, value)| (name == wanted).then(|| value.parse().ok())?).unwrap_or(0)
-    };
-    let (epoch, replicas) = (number("config-epoch"), number("num-slaves"));
-    match address {
-        Value::Nil => Err(Silence::Unknown),
-        Value::ServerError(refusal) => Err(Silence::refused(&fault::refused(refusal), &refusal.to_string())),
-        Value::Array(parts) => match &parts[..] {
-            [host, port] => {
-                let port = string(port).and_then(|port| port.parse().ok());
-                let (host, port) = string(host).zip(port).ok_or(Silence::Strange)?;
-                let master = HostPort { host: host.to_owned(), port };
-                Ok(Named { master, epoch, replicas })
-            }
-            _ => Err(Silence::Strange),
-        },
-        _ => Err(Silence::Strange),
-    }
-}
-
-fn fields(details: &Value) -> Box<dyn Iterator<Item = (&str, &str)> + '_> {
-    match details {
-        Value::Map(fields) => {
-            Box::new(fields.iter().filter_map(|(name, value)| string(name).zip(string(value))))
-        }
-        Value::Array(words) => {
-            Box::new(words.chunks_exact(2).filter_map(|pair| string(&pair[0]).zip(string(&pair[1]))))
-        }
-        _ => Box::new(std::iter::empty()),
-    }
-}
-
-/// Why one of them names no master.
-#[derive(Debug)]
-pub(super) enum Silence {
-    Unreachable(String),
-    Unanswered(Duration),
-    Denied(String),
-    /// It does not watch over this service.
-    Unknown,
-    /// It is no Sentinel, or of no version that is known.
-    Strange,
-}
-
-impl Silence {
-    fn of(meaning: &Error, error: &redis::RedisError) -> Self {
-        Silence::refused(meaning, &error.to_string())
-    }
-
-    fn refused(meaning: &Error, said: &str) -> Self {
-        match meaning.kind() {
-            ErrorKind::Denied => Silence::Denied(said.to_owned()),
-            _ if said.contains("unknown command") => Silence::Strange,
-            _ => Silence::Unreachable(said.to_owned()),
+        let _counting = Counting(&self.is_counting);
+        let answers = self.ask_each(|_| false).await;
+        let counts = || answers.iter().map(|answer| Some(answer.as_ref()?.as_ref().ok()?.replicas));
+        if counts().flatten().count() > self.sentinels.len() / 2 {
+            self.sentinels.iter().zip(counts()).for_each(|(one, count)| one.counts(count.unwrap_or(0)));
         }
     }
 }
 
-impl std::fmt::Display for Silence {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Silence::Unreachable(why) => write!(f, "can't be reached ({why})"),
-            Silence::Unanswered(patience) => write!(f, "did not answer within {patience:?}"),
-            Silence::Denied(said) => write!(f, "refused the user or the password ({said})"),
-            Silence::Unknown => f.write_str("does not know this service"),
-            Silence::Strange => f.write_str("is no sentinel"),
-        }
+/// Somebody counts, until this is dropped.
+struct Counting<'a>(&'a AtomicBool);
+
+impl Drop for Counting<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 

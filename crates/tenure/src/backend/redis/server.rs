@@ -4,6 +4,9 @@
 //! `INFO` tells the rest; a user may lack the permission for it, and then nothing is said. `TIME` tells its clock, so that already the
 //! first request can be refused when it comes too late.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use redis::{ServerError, Value};
 
 use super::replicas;
@@ -14,6 +17,8 @@ pub(super) struct Server {
     /// Major and minor.
     pub(super) version: Option<(u32, u32)>,
     pub(super) is_replica: bool,
+    /// It keeps nothing, and names others.
+    pub(super) is_sentinel: bool,
     /// Its clock then, in µs.
     pub(super) time: Option<u64>,
     /// Why the server does not tell of changed keys; `None` when it does.
@@ -21,7 +26,13 @@ pub(super) struct Server {
     /// How many replicas it has, where it says that.
     pub(super) replicas: Option<u64>,
     /// Which run of which server it is.
-    run_id: Option<String>,
+    pub(super) run_id: Option<Arc<str>>,
+    /// How long it had been running, at least, where it says that.
+    pub(super) uptime: Option<Duration>,
+    /// It keeps an append-only file.
+    pub(super) appends: bool,
+    /// It has every change on its disk before it answers.
+    pub(super) keeps_all: bool,
     eviction: Option<String>,
     description: String,
 }
@@ -45,6 +56,7 @@ impl Server {
                         text = version.to_owned();
                     }
                     (Some("role"), Some(role)) => server.is_replica = role != "master",
+                    (Some("mode"), Some(mode)) => server.is_sentinel = mode == "sentinel",
                     _ => {}
                 }
             }
@@ -61,7 +73,11 @@ impl Server {
             None => "persistence unknown",
         };
         server.replicas = replicas::connected(info);
-        server.run_id = field("run_id");
+        server.run_id = field("run_id").map(Arc::from);
+        // Both ends were rounded down to seconds.
+        let uptime = field("uptime_in_seconds").and_then(|seconds| seconds.parse::<u64>().ok());
+        server.uptime = uptime.map(|seconds| Duration::from_secs(seconds.saturating_sub(1)));
+        server.appends = field("aof_enabled").as_deref() == Some("1");
         server.eviction = field("maxmemory_policy");
         let eviction = server.eviction.as_deref().unwrap_or("eviction policy unknown");
         server.description = format!("{product}, {eviction}, {persistence}");
@@ -76,6 +92,11 @@ impl Server {
     /// Whether it is surely the same server, still running.
     pub(super) fn is(&self, other: &Server) -> bool {
         self.run_id.is_some() && self.run_id == other.run_id
+    }
+
+    /// Whether it is surely the one that says this of itself in `INFO`.
+    pub(super) fn says(&self, info: &str) -> bool {
+        self.run_id.is_some() && self.run_id.as_deref() == field(info, "run_id")
     }
 
     /// Product and version, eviction policy, persistence.

@@ -13,16 +13,11 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use super::client::Asker;
 use super::connect::Connector;
-use super::fault;
-use super::keys::Keys;
 use super::link::{Ended, Pace, watch_over};
-use super::script::MOST_FENCE;
-use crate::backend::{Grant, Sink};
+use super::{fault, grant};
 use crate::error::{Error, ErrorKind};
-use crate::name::Name;
-use crate::owner::{SessionId, Token};
-use crate::record::PROBATION;
 use crate::sync::Mutex;
 
 /// How long a subscription outlives its last waiter.
@@ -31,10 +26,8 @@ const LINGER: Duration = Duration::from_secs(10);
 /// The subscription of one session.
 pub(super) struct Subscription {
     connector: Arc<Connector>,
-    keys: Arc<Keys>,
-    session: SessionId,
+    asker: Arc<Asker>,
     channel: String,
-    sink: Weak<dyn Sink>,
     state: Mutex<State>,
 }
 
@@ -57,15 +50,9 @@ enum Phase {
 }
 
 impl Subscription {
-    pub(super) fn new(
-        connector: Arc<Connector>,
-        keys: Arc<Keys>,
-        session: &SessionId,
-        sink: Weak<dyn Sink>,
-    ) -> Arc<Self> {
-        let channel = keys.channel(session);
-        let (session, state) = (session.clone(), Mutex::default());
-        Arc::new(Subscription { connector, keys, session, channel, sink, state })
+    pub(super) fn new(connector: Arc<Connector>, asker: &Arc<Asker>) -> Arc<Self> {
+        let channel = asker.keys.channel(asker.session.id(), "");
+        Arc::new(Subscription { connector, asker: Arc::clone(asker), channel, state: Mutex::default() })
     }
 
     /// Whether grants are heard.
@@ -129,7 +116,7 @@ impl Subscription {
 
     /// Whoever waits may have missed its turn.
     fn rouse(&self) {
-        if let Some(sink) = self.sink.upgrade() {
+        if let Some(sink) = self.asker.told().upgrade() {
             sink.unheard();
         }
     }
@@ -153,26 +140,7 @@ impl Subscription {
             return;
         }
         let [_, Value::BulkString(message)] = &push.data[..] else { return };
-        let grant = std::str::from_utf8(message).ok().and_then(|message| self.grant(message));
-        match (grant, self.sink.upgrade()) {
-            (Some((name, grant)), Some(sink)) => sink.granted(&name, grant),
-            (None, _) => {
-                tracing::warn!(target: "tenure", "a message that is no grant came by the channel of grants")
-            }
-            (_, None) => {}
-        }
-    }
-
-    /// `fence at term token key`; the key may have spaces. Whoever may publish can say anything here: a token of another session is not
-    /// ours to give back, a fence that no script can count with would spoil all later ones, and no hand-over lasts longer at first.
-    fn grant(&self, message: &str) -> Option<(Name, Grant)> {
-        let mut words = message.splitn(5, ' ');
-        let mut number = || words.next()?.parse::<u64>().ok();
-        let (fence, at, term) = (number()?, number()?, Duration::from_millis(number()?));
-        let (token, key) = (Token::from_store(words.next()?), words.next()?);
-        let is_ours = token.session().as_ref() == Some(&self.session) && fence < MOST_FENCE;
-        let (name, term) = (self.keys.name(key).filter(|_| is_ours)?, term.min(PROBATION));
-        Some((name, Grant { token, fence, at, term }))
+        grant::heard(&self.asker, message, |_| true);
     }
 }
 

@@ -60,7 +60,8 @@ impl Drop for Watcher {
 
 /// Listens to one of them until it is silent, or nobody wants to know any more.
 async fn listen(sentinels: Arc<Sentinels>, which: usize) {
-    let sentinel = &sentinels.sentinels[which % sentinels.sentinels.len()];
+    let which = which % sentinels.sentinels.len();
+    let sentinel = &sentinels.sentinels[which];
     let (bell, patience) = (Arc::new(Notify::new()), sentinels.patience);
     let (rung, news) = (Arc::clone(&bell), Arc::new(Notify::new()));
     let told = Arc::clone(&news);
@@ -83,7 +84,7 @@ async fn listen(sentinels: Arc<Sentinels>, which: usize) {
             return;
         };
         match listened.upgrade() {
-            Some(sentinels) => sentinels.heard(&named),
+            Some(sentinels) => sentinels.heard(&sentinels.sentinels[which], &named),
             None => return,
         }
         let mut news = std::pin::pin!(tokio::time::timeout(BACKSTOP, news.notified()));

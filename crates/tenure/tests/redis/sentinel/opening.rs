@@ -25,13 +25,18 @@ async fn says_what_each_sentinel_said() {
 
     let trio = Trio::start();
     let unknown = trio.url().replace("/main", "/mian");
-    let each =
-        trio.sentinels().each_ref().map(|one| format!("127.0.0.1:{} does not know this service", one.port()));
+    let each = trio
+        .sentinels()
+        .each_ref()
+        .map(|one| format!("127.0.0.1:{} does not know this service (it knows `main`)", one.port()));
     refused(&unknown, ErrorKind::Invalid, &each.each_ref().map(String::as_str)).await;
 
     let plain = RedisServer::start();
     let url = format!("redis+sentinel://127.0.0.1:{}/main", plain.port());
-    refused(&url, ErrorKind::Unavailable, &["is no sentinel"]).await;
+    refused(&url, ErrorKind::Invalid, &["is no sentinel", "redis:// for a server"]).await;
+    let one = &trio.sentinels()[0];
+    let instead = format!("write redis+sentinel://127.0.0.1:{}/SERVICE", one.port());
+    refused(&one.url(), ErrorKind::Invalid, &["is a sentinel", &instead]).await;
 
     let dead = &trio.sentinels()[0];
     dead.kill();

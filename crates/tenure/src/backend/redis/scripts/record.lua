@@ -3,12 +3,14 @@
 -- KEYS  lock: the holder's token, with PX · fence: the last fence that is used or reserved
 --       broken, for those that use force: the fence that started the range of the lease that was last ended by it
 --       queue: waiter's token -> place · beats: waiter's token -> "last beat (µs), ttl (ms), whether it polls (0, 1)"
--- ARGV  1: what stands before a session's id in the name of its channel; the rest is said by each operation
+-- ARGV  1: what stands before a session's id in the name of its channel. One that begins with a brace belongs to the slot of the keys, on a
+--          cluster. The rest is said by each operation
 -- Every script returns the server's time (µs) first, or nil where it did not look at its clock, then a word, then what belongs to it.
 -- Where a grant could not be published, the reason is the last element.
 
 local LOCK, FENCE, QUEUE, BEATS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local CHANNELS = ARGV[1]
+local PUBLISH = string.byte(CHANNELS) == 123 and 'SPUBLISH' or 'PUBLISH'
 local RANGE, PROBATION, LAPSE, TWO_BEATS = 64, 1000, 1500000, 800000
 local FENCE_LIFE, QUEUE_LIFE, REMEMBERED = 86400000, 30000, 60000
 
@@ -65,7 +67,7 @@ end
 local function publish(token, fence, term, polls)
   -- Not by %s: that ends a text at its first zero byte.
   local message = string.format('%.0f %.0f %d ', fence, now, term) .. token .. ' ' .. LOCK
-  local heard = redis.pcall('PUBLISH', CHANNELS .. string.sub(token, 34, 49), message)
+  local heard = redis.pcall(PUBLISH, CHANNELS .. string.sub(token, 34, 49), message)
   if type(heard) == 'table' then
     unpublished = heard.err
     return true

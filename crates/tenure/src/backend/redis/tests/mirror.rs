@@ -162,7 +162,7 @@ impl Mirror {
             let session = token.session().expect("a token of ours");
             if subscribed.contains(&session) {
                 let text = format!("{fence} {at} {} {} {lock}", millis(term), token.as_str());
-                messages.push((self.keys.channel(&session), text));
+                messages.push((self.keys.channel(&session, ""), text));
             } else if !polls {
                 deaths += 1;
                 self.record.apply(Op::Death { token }, now, &mut wakes);

@@ -104,7 +104,7 @@ impl Store {
 
     pub(super) fn subscribe(&mut self, session: &SessionId, stands: bool) {
         let command = if stands { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
-        let channel = self.keys.channel(session);
+        let channel = self.keys.channel(session, "");
         let confirmed = self.subscriber.command(&[command, &channel]).expect("a reply");
         assert_eq!(confirmed.items()[1].text(), channel);
         if stands {

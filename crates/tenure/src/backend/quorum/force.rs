@@ -1,0 +1,256 @@
+//! What goes past the queue, and what only looks.
+
+use std::sync::Arc;
+
+use super::Group;
+use super::hold::LONGEST_ANSWER;
+use super::round::Round;
+use super::tally::{self, Held};
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::finding::{Finding, Verdict};
+use crate::name::{Name, NameMap};
+use crate::owner::Token;
+use crate::record::{Holding, Op, Reply};
+
+impl Group {
+    /// On every server; counts when a majority granted it and has its fence.
+    pub(super) async fn seize(self: &Arc<Self>, name: &Name, mut op: Op) -> Result<Reply, Error> {
+        self.refuse_twins()?;
+        let times = self.members.iter().filter_map(|member| member.backend.server_now(name));
+        let ahead = times.max().unwrap_or(0) + self.head_start();
+        let (Op::Adopt { token, ttl, not_after, floor, .. } | Op::TakeOver { token, ttl, not_after, floor }) =
+            &mut op
+        else {
+            unreachable!("only for what takes a lease past the queue");
+        };
+        *floor = (*floor).max(ahead);
+        let (token, ttl, until) = (token.clone(), *ttl, Moment::from_micros(*not_after));
+        self.saw_ttl(ttl);
+        self.bids.begin(&token, self.longest_ttl());
+        let begun = self.clock.now();
+        let youths = self.youths();
+        let lost = self.bids.lost(&token);
+        let votes: Vec<_> = (0..self.members.len()).map(|it| youths[it].is_none() && !lost.has(it)).collect();
+        let mut round = self.ask_all(name, &op);
+        let limit = begun + until.since(begun) / 2;
+        let is_decided = |round: &Round| {
+            let not_held = Held::count(round, |_| true).not_held;
+            tally::granted(round, &votes).count() >= self.majority()
+                || self.members.len() - not_held < self.majority()
+        };
+        round.until(&self.clock, limit, is_decided).await;
+        let grants: Vec<_> = tally::granted(&round, &votes).collect();
+        let not_held = Held::count(&round, |_| true).not_held;
+        if grants.len() < self.majority() {
+            let answer = match self.members.len() - not_held < self.majority() {
+                true => Ok(Reply::NotHeld { holder: tally::other_holder(&round).map(|(token, _)| token) }),
+                false => Err(self.too_few_to_grant(&round, &youths)),
+            };
+            self.undo(name, token, round).await;
+            return answer;
+        }
+        let fence = grants.iter().map(|(_, fence)| *fence).max().unwrap_or(0);
+        let needed = self.majority().saturating_sub(grants.iter().filter(|(_, own)| *own == fence).count());
+        let behind = grants.into_iter().filter(|(_, own)| *own < fence).map(|(server, _)| server);
+        let has_it = needed == 0 || self.write_back(name, &token, fence, behind, needed, until).await;
+        if !has_it || self.clock.now().since(begun) > ttl / 2 {
+            self.undo(name, token, round).await;
+            return Err(Error::unanswered("servers took too long to take the name over; try again"));
+        }
+        self.bids.change(&token, |standing| standing.fence = Some(fence));
+        round.rest(&self.clock, |_| ());
+        Ok(Reply::Granted { fence })
+    }
+
+    /// Leaves what was taken in vain. A server that is lost to the bid by it is not asked again for it: the next attempt is another bid.
+    async fn undo(self: &Arc<Self>, name: &Name, token: Token, round: Round) {
+        round.rest(&self.clock, |_| ());
+        let mut leaving = self.ask_all(name, &Op::Leave { token });
+        leaving.send().await;
+        leaving.rest(&self.clock, |_| ());
+    }
+
+    /// Looks at every server; a majority must answer.
+    async fn look(self: &Arc<Self>, name: &Name) -> Result<Round, Error> {
+        let mut round = self.ask_all(name, &Op::Inspect);
+        let limit = self.clock.now() + LONGEST_ANSWER;
+        // All that are known to answer: what is shown should not change from one look to the next.
+        let have_answered = |round: &Round| {
+            let late = round.pending().filter(|&server| !self.members[server].is_silent()).count();
+            late == 0 && round.replies().count() >= self.majority()
+        };
+        round.until(&self.clock, limit, have_answered).await;
+        match round.replies().count() >= self.majority() {
+            true => Ok(round),
+            false => {
+                self.saw_silence(&round);
+                Err(self.too_few_answers(round))
+            }
+        }
+    }
+
+    /// Each server compares the token; the fence of the lease may differ from server to server.
+    pub(super) async fn break_lease(
+        self: &Arc<Self>,
+        name: &Name,
+        token: Token,
+        fence: u64,
+    ) -> Result<Reply, Error> {
+        let seen = self.look(name).await?;
+        let mut round = Round::new(self.members.len());
+        for (server, reply) in seen.replies() {
+            if let Reply::Seen { holding: Some(holding), .. } = reply
+                && holding.token == token
+                && self.held_by(&seen, &token).is_some_and(|held| held.fence <= fence)
+            {
+                let op = Op::Break { token: token.clone(), fence: holding.fence };
+                round.ask(server, self.ask(server, name, op));
+            }
+        }
+        let limit = self.clock.now() + LONGEST_ANSWER;
+        round.until(&self.clock, limit, |_| false).await;
+        let held = Held::count(&round, |_| true);
+        if held.done > 0 {
+            round.rest(&self.clock, |_| ());
+            return Ok(Reply::Done);
+        }
+        let holder = self.holder(&seen).map(|holding| holding.token).filter(|holder| *holder != token);
+        Ok(Reply::NotHeld { holder })
+    }
+
+    /// What a token holds: the fence that a majority of its servers have, and for how long it still has a majority.
+    fn held_by(&self, seen: &Round, token: &Token) -> Option<Holding> {
+        let holdings = seen.replies().filter_map(|(_, reply)| match reply {
+            Reply::Seen { holding, .. } => holding.as_ref().filter(|holding| holding.token == *token),
+            _ => None,
+        });
+        let (mut fences, mut lefts): (Vec<_>, Vec<_>) = holdings.map(|it| (it.fence, it.left)).unzip();
+        fences.sort_unstable_by(|a, b| b.cmp(a));
+        lefts.sort_unstable_by(|a, b| b.cmp(a));
+        let last = fences.len().min(self.majority()).checked_sub(1)?;
+        Some(Holding { token: token.clone(), fence: fences[last], left: lefts[last] })
+    }
+
+    /// Whoever has a majority, or may have with those who did not answer.
+    fn holder(&self, seen: &Round) -> Option<Holding> {
+        let tokens = seen.replies().filter_map(|(_, reply)| match reply {
+            Reply::Seen { holding, .. } => holding.as_ref().map(|holding| &holding.token),
+            _ => None,
+        });
+        let (token, count) = tally::most_common(tokens)?;
+        let unknown = self.members.len() - seen.replies().count();
+        (count + unknown >= self.majority()).then(|| self.held_by(seen, token))?
+    }
+
+    /// Who has a majority; and who waits, at the first server where anybody does.
+    pub(super) async fn inspect(self: &Arc<Self>, name: &Name) -> Result<Reply, Error> {
+        let seen = self.look(name).await?;
+        let holding = self.holder(&seen);
+        let mut broken = None;
+        let mut waiters: Vec<(Token, u64)> = Vec::new();
+        for (server, reply) in seen.replies() {
+            let Reply::Seen { holding: here, waiters: behind, broken: trace } = reply else { continue };
+            broken = broken.max(*trace);
+            if !waiters.is_empty() {
+                continue;
+            }
+            // Places are moments of the clock of their server.
+            let (now, theirs) = (self.clock.now().as_micros(), self.members[server].backend.server_now(name));
+            let ours = |place: u64| now.saturating_sub(theirs.unwrap_or(now).saturating_sub(place));
+            // Whoever has this server and no majority waits for the others.
+            let sits =
+                here.as_ref().filter(|here| holding.as_ref().is_some_and(|held| held.token != here.token));
+            waiters.extend(sits.map(|here| (here.token.clone(), ours(here.fence))));
+            let is_holder = |token: &Token| holding.as_ref().is_some_and(|held| held.token == *token);
+            let behind = behind.iter().filter(|(token, _)| !is_holder(token));
+            waiters.extend(behind.map(|(token, place)| (token.clone(), ours(*place))));
+        }
+        seen.rest(&self.clock, |_| ());
+        Ok(Reply::Seen { holding, waiters, broken })
+    }
+
+    /// The names that any server knows; a majority must answer.
+    pub(super) async fn list(self: &Arc<Self>, prefix: &str) -> Result<Vec<Name>, Error> {
+        let mut names = NameMap::default();
+        let mut answers = Vec::new();
+        let lists: Vec<_> = self.members.iter().map(|member| member.backend.list(prefix)).collect();
+        let limit = self.clock.now() + 2 * LONGEST_ANSWER;
+        for list in lists {
+            let silence = || Err(Error::unanswered("no answer"));
+            let answer = self.clock.until(limit, list).await.unwrap_or_else(silence);
+            answers.push(answer.map(|list| names.extend(list.into_iter().map(|name| (name, ())))));
+        }
+        match answers.iter().filter(|answer| answer.is_ok()).count() >= self.majority() {
+            true => Ok(names.into_keys().collect()),
+            false => Err(self.too_few(&answers)),
+        }
+    }
+
+    pub(super) async fn forget(self: &Arc<Self>, name: &Name) -> Result<(), Error> {
+        let forgetting: Vec<_> = self.members.iter().map(|member| member.backend.forget(name)).collect();
+        let limit = self.clock.now() + LONGEST_ANSWER;
+        let mut answers = Vec::new();
+        for pending in forgetting {
+            let silence = || Err(Error::unanswered("no answer"));
+            answers.push(self.clock.until(limit, pending).await.unwrap_or_else(silence));
+        }
+        match answers.iter().filter(|answer| answer.is_ok()).count() >= self.majority() {
+            true => Ok(()),
+            false => Err(self.too_few(&answers)),
+        }
+    }
+
+    /// What every server is found to be, by its label; and whether they are enough.
+    pub(super) async fn examine(self: &Arc<Self>) -> Result<Vec<Finding>, Error> {
+        let mut findings = vec![self.examine_group()];
+        let examining: Vec<_> = self.members.iter().map(|member| member.backend.examine()).collect();
+        for (member, pending) in self.members.iter().zip(examining) {
+            match pending.await {
+                Ok(found) => findings.extend(found.into_iter().map(|mut finding| {
+                    finding.reason = format!("{}: {}", member.label, finding.reason);
+                    finding
+                })),
+                Err(error) => findings.push(
+                    Finding::doubtful("member", format!("{}: {error}", member.label))
+                        .remedy("bring the server back"),
+                ),
+            }
+        }
+        Ok(findings)
+    }
+
+    fn examine_group(&self) -> Finding {
+        let in_reach = self.members.iter().filter(|member| member.backend.outage().is_none()).count();
+        let (all, majority) = (self.members.len(), self.majority());
+        let reason = format!("{in_reach} of {all} servers are in reach, {majority} are needed");
+        let mut finding = match in_reach {
+            _ if in_reach == all => Finding::fit("majority", reason),
+            _ if in_reach >= majority => Finding::doubtful("majority", reason),
+            _ => Finding::unfit("majority", reason),
+        };
+        if finding.verdict != Verdict::Fit {
+            finding = finding.remedy("bring the servers back that are away");
+        }
+        finding
+    }
+
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let youths = self.youths();
+        for (member, youth) in self.members.iter().zip(youths) {
+            let label = &member.label;
+            match (member.backend.outage(), youth) {
+                (Some(error), _) => warnings.push(format!("{label}: {error}")),
+                (None, _) if member.is_silent() => warnings.push(format!("{label}: does not answer")),
+                (None, Some(age)) => warnings.push(format!(
+                    "{label}: started {} s ago and may have forgotten leases; it is not counted yet",
+                    age.as_secs()
+                )),
+                (None, None) => {}
+            }
+            warnings.extend(member.backend.warnings().into_iter().map(|it| format!("{label}: {it}")));
+        }
+        warnings
+    }
+}

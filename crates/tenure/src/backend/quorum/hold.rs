@@ -1,0 +1,178 @@
+//! Keeping a lease and giving it back, on a majority.
+//!
+//! Neither waits for a server that is not needed for the outcome. A server that does not know a lease which a majority renewed is *healed*:
+//! the lease is acquired there again, with the fence that it has, without anybody waiting for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Group;
+use super::requests::LONGEST_SILENCE;
+use super::round::Round;
+use super::tally::{Held, other_holder};
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::name::Name;
+use crate::owner::Token;
+use crate::record::{Op, Reply, Wait};
+
+/// How long a majority may take to answer what is not bounded by a ttl.
+pub(super) const LONGEST_ANSWER: Duration = Duration::from_secs(1);
+
+impl Group {
+    /// Whether the answers say what becomes of a lease: a majority did it, or so many did not that none can.
+    fn is_settled(&self, round: &Round, counts: impl Fn(usize) -> bool) -> bool {
+        let held = Held::count(round, counts);
+        held.done >= self.majority() || self.is_not_held(&held)
+    }
+
+    /// Even if all others held it, they would be no majority.
+    fn is_not_held(&self, held: &Held) -> bool {
+        self.members.len() - held.not_held < self.majority()
+    }
+
+    pub(super) async fn renew(self: &Arc<Self>, name: &Name, op: Op) -> Result<Reply, Error> {
+        let (Op::Renew { token, ttl } | Op::Detach { token, ttl }) = &op else {
+            unreachable!("only for what makes a lease last longer");
+        };
+        let (token, ttl) = (token.clone(), *ttl);
+        self.saw_ttl(ttl);
+        let lost = self.bids.lost(&token);
+        let counts = |server: usize| !lost.has(server);
+        let mut round = self.ask_all(name, &op);
+        let limit = self.clock.now() + (ttl / 4).clamp(Duration::from_millis(5), 2 * LONGEST_ANSWER);
+        round.until(&self.clock, limit, |round| self.is_settled(round, counts)).await;
+        let held = Held::count(&round, counts);
+        if held.done >= self.majority() {
+            let (group, name) = (Arc::clone(self), name.clone());
+            round.rest(&self.clock, move |round| group.heal(&name, &token, ttl, round));
+            return Ok(Reply::Done);
+        }
+        if self.is_not_held(&held) {
+            let reply = self.not_held(&round);
+            round.rest(&self.clock, |_| ());
+            return Ok(reply);
+        }
+        self.saw_silence(&round);
+        Err(self.too_few_answers(round))
+    }
+
+    fn not_held(&self, round: &Round) -> Reply {
+        let unknown = self.members.len() - round.replies().count();
+        let holder = other_holder(round).filter(|(_, count)| count + unknown >= self.majority());
+        Reply::NotHeld { holder: holder.map(|(token, _)| token) }
+    }
+
+    /// Acquires the lease again where nobody has the name. It is a majority's already, so this changes nothing for others.
+    fn heal(self: &Arc<Self>, name: &Name, token: &Token, ttl: Duration, round: &Round) {
+        let Some(fence) = self.bids.fence(token) else { return };
+        let lost = self.bids.lost(token);
+        let mut healing = Round::new(self.members.len());
+        for (server, reply) in round.replies() {
+            if matches!(reply, Reply::NotHeld { holder: None }) && !lost.has(server) {
+                let (token, floor) = (token.clone(), fence.saturating_sub(1));
+                let not_after = (self.clock.now() + LONGEST_SILENCE.min(ttl / 8)).as_micros();
+                let op = Op::Acquire { token, ttl, wait: Wait::No, polls: false, floor, not_after };
+                healing.ask(server, self.ask(server, name, op));
+            }
+        }
+        healing.rest(&self.clock, |_| ());
+    }
+
+    /// Writes the fence of a grant to servers that have a lower one; whether as many as are needed took it.
+    pub(super) async fn write_back(
+        self: &Arc<Self>,
+        name: &Name,
+        token: &Token,
+        fence: u64,
+        servers: impl Iterator<Item = usize>,
+        needed: usize,
+        limit: Moment,
+    ) -> bool {
+        let mut round = Round::new(self.members.len());
+        for server in servers {
+            let op = Op::Raise { token: token.clone(), fence };
+            round.ask(server, self.ask(server, name, op));
+        }
+        let took = |round: &Round| {
+            let has_it = |reply: &Reply| matches!(reply, Reply::Granted { fence: start } if *start >= fence);
+            round.replies().filter(|(_, reply)| has_it(reply)).count()
+        };
+        round.until(&self.clock, limit, |round| took(round) >= needed).await;
+        let is_enough = took(&round) >= needed;
+        round.rest(&self.clock, |_| ());
+        is_enough
+    }
+
+    /// Another store reserved a higher fence for the lease.
+    pub(super) async fn raise(self: &Arc<Self>, name: &Name, op: Op) -> Result<Reply, Error> {
+        let Op::Raise { token, .. } = &op else { unreachable!("only for a raise") };
+        let token = token.clone();
+        let lost = self.bids.lost(&token);
+        let counts = |server: usize| !lost.has(server);
+        let mut round = self.ask_all(name, &op);
+        let limit = self.clock.now() + LONGEST_ANSWER;
+        round.until(&self.clock, limit, |round| self.is_settled(round, counts)).await;
+        let held = Held::count(&round, counts);
+        if held.done < self.majority() {
+            return match self.is_not_held(&held) {
+                true => Ok(self.not_held(&round)),
+                false => Err(self.too_few_answers(round)),
+            };
+        }
+        // Some may have started higher already: all of a majority must have the highest.
+        let starts: Vec<_> = round
+            .replies()
+            .filter_map(|(server, reply)| match reply {
+                Reply::Granted { fence } if counts(server) => Some((server, *fence)),
+                _ => None,
+            })
+            .collect();
+        let highest = starts.iter().map(|(_, fence)| *fence).max().unwrap_or(0);
+        let has_it = starts.iter().filter(|(_, fence)| *fence == highest).count();
+        let behind = starts.into_iter().filter(|(_, fence)| *fence < highest).map(|(server, _)| server);
+        let limit = self.clock.now() + LONGEST_ANSWER;
+        round.rest(&self.clock, |_| ());
+        let needed = self.majority().saturating_sub(has_it);
+        if needed > 0 && !self.write_back(name, &token, highest, behind, needed, limit).await {
+            return Err(Error::unanswered("fewer than a majority of the servers took the fence; try again"));
+        }
+        self.bids.change(&token, |standing| standing.fence = Some(highest));
+        Ok(Reply::Granted { fence: highest })
+    }
+
+    pub(super) async fn release(self: &Arc<Self>, name: &Name, op: Op) -> Result<Reply, Error> {
+        let Op::Release { token, .. } = &op else { unreachable!("only for a release") };
+        self.end(name, token);
+        let mut round = self.ask_all(name, &op);
+        let limit = self.clock.now() + LONGEST_ANSWER;
+        round.until(&self.clock, limit, |round| self.is_settled(round, |_| true)).await;
+        let held = Held::count(&round, |_| true);
+        if held.done + held.not_held < self.majority() {
+            self.saw_silence(&round);
+            return Err(self.too_few_answers(round));
+        }
+        let is_anothers = other_holder(&round).is_some_and(|(_, count)| count >= self.majority());
+        let was_held = held.done >= self.majority() || held.done > 0 && !is_anothers;
+        let reply = if was_held { Reply::Done } else { self.not_held(&round) };
+        round.rest(&self.clock, |_| ());
+        Ok(reply)
+    }
+
+    pub(super) async fn leave(self: &Arc<Self>, name: &Name, op: Op) -> Result<Reply, Error> {
+        let (Op::Leave { token } | Op::Death { token }) = &op else {
+            unreachable!("only for what leaves");
+        };
+        self.end(name, token);
+        let mut round = self.ask_all(name, &op);
+        let limit = self.clock.now() + LONGEST_ANSWER;
+        let have_left = |round: &Round| round.replies().count() >= self.majority();
+        round.until(&self.clock, limit, have_left).await;
+        if !have_left(&round) {
+            self.saw_silence(&round);
+            return Err(self.too_few_answers(round));
+        }
+        round.rest(&self.clock, |_| ());
+        Ok(Reply::Done)
+    }
+}

@@ -1,0 +1,249 @@
+//! A cluster of Redis or Valkey: every name is on the node that has its slot, and is there what it is on one server.
+//!
+//! All keys and channels of a name are in one slot, so that the scripts are the same. What is different is around them: which node is asked
+//! ([`router`], [`route`]), where grants are heard ([`channels`]), and that clocks, connections and subscriptions are those of the node that
+//! has the name now.
+
+pub(super) mod channels;
+mod examine;
+mod map;
+mod node;
+mod route;
+pub(super) mod router;
+mod slot;
+mod together;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use self::node::Node;
+use self::router::Router;
+use super::client::{Asker, Failure};
+use super::keys::Keys;
+use super::script::Call;
+use super::{PIPELINE, TRACKED_AFTER, scan};
+use crate::backend::{Answer, Backend, Capability, Pending, Sink};
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::finding::Finding;
+use crate::name::{Name, NameMap};
+use crate::owner::Session;
+use crate::record::{Op, Reply};
+use crate::url::RedisUrl;
+
+/// One client of a cluster.
+pub(crate) struct Cluster(Arc<Router>);
+
+impl Cluster {
+    /// Asks the nodes that the URL names who has which slots, and begins to connect to all of them, as this session.
+    pub(crate) fn open(
+        url: &RedisUrl,
+        timeout: Option<Duration>,
+        clock: &Clock,
+        sink: Weak<dyn Sink>,
+        session: Session,
+        must_be_there: bool,
+    ) -> Pending<Arc<dyn Backend>> {
+        let keys = Keys::sharded(url.prefix());
+        let asker = Asker::new(session, keys, clock.clone(), sink, url.replicas().is_some());
+        let router = match Router::new(url, timeout, asker) {
+            Ok(router) => router,
+            Err(error) => return Pending::now(Err(error)),
+        };
+        Pending::Later(Box::pin(async move {
+            let cluster = Cluster::connect(router, must_be_there).await?;
+            Ok(Arc::new(cluster) as Arc<dyn Backend>)
+        }))
+    }
+
+    async fn connect(router: Arc<Router>, must_be_there: bool) -> Result<Self, Error> {
+        match router.ask().await {
+            Err(error) if must_be_there || error.kind() != ErrorKind::Unavailable => return Err(error),
+            Err(_) => router.look_again(),
+            Ok(()) => {}
+        }
+        // Their clocks are known then, and whether they tell of losses. One that is away is not waited for any longer than it takes to know.
+        let masters = router.masters();
+        let lines = masters.iter().map(|node| node.client.link.line());
+        let lines = together::all(lines.collect()).await;
+        let is_reached = masters.is_empty() || lines.iter().any(Result::is_ok);
+        let is_in_the_way = |error: &Error| !error.is_transient() || must_be_there && !is_reached;
+        match lines.into_iter().filter_map(Result::err).find(is_in_the_way) {
+            Some(error) => Err(error),
+            None => Ok(Cluster(router)),
+        }
+    }
+}
+
+impl Backend for Cluster {
+    fn session(&self) -> &Session {
+        &self.0.asker.session
+    }
+
+    fn server_now(&self, name: &Name) -> Option<u64> {
+        self.0.owner_of(name)?.client.server_now()
+    }
+
+    fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {
+        if let Err(error) = self.session().check_process() {
+            return Pending::now(Err(error));
+        }
+        let (router, name) = (Arc::clone(&self.0), name.clone());
+        let op = match router.owner_of(&name) {
+            Some(node) => node.client.keeping_fences(op),
+            None => op,
+        };
+        Pending::Later(Box::pin(async move { execute(&router, &name, op).await }))
+    }
+
+    fn most_at_once(&self) -> usize {
+        PIPELINE
+    }
+
+    fn execute_all(&self, operations: &[(Name, Op)]) -> Pending<Vec<Result<Answer, Error>>> {
+        if let Err(error) = self.session().check_process() {
+            return Pending::now(Err(error));
+        }
+        let (router, operations) = (Arc::clone(&self.0), operations.to_vec());
+        Pending::Later(Box::pin(async move { Ok(execute_all(&router, operations).await) }))
+    }
+
+    fn list(&self, prefix: &str) -> Pending<Vec<Name>> {
+        if let Err(error) = self.session().check_process() {
+            return Pending::now(Err(error));
+        }
+        let (router, prefix) = (Arc::clone(&self.0), prefix.to_owned());
+        Pending::Later(Box::pin(async move {
+            let masters = router.masters();
+            let looks = masters.iter().map(|node| async {
+                let line = node.client.link.line().await?;
+                scan::names(line.connection, &router.asker.keys, &prefix).await
+            });
+            // A name that is just moving may be shown by two.
+            let mut names = NameMap::default();
+            for found in together::all(looks.collect()).await {
+                names.extend(found?.into_iter().map(|name| (name, ())));
+            }
+            Ok(names.into_keys().collect())
+        }))
+    }
+
+    fn polls(&self, name: &Name) -> bool {
+        self.0.owner_of(name).is_none_or(|node| !node.client.ear.hearing.stands(name))
+    }
+
+    fn connection(&self, name: &Name) -> u64 {
+        self.0.owner_of(name).map_or(0, |node| node.connection())
+    }
+
+    fn outage(&self) -> Option<Error> {
+        let mut outages = self.0.masters().into_iter().map(|node| node.client.link.outage());
+        let outage = match outages.next() {
+            Some(first) => outages.try_fold(first?, |first, other| other.map(|_| first)),
+            None => self.0.failure(),
+        };
+        // All of them may be somewhere else by now.
+        outage.inspect(|_| self.0.look_again())
+    }
+
+    fn verifies_after(&self) -> Option<Duration> {
+        let is_told =
+            |node: Arc<Node>| node.client.server().is_none_or(|server| server.tracking_refused.is_none());
+        self.0.masters().into_iter().all(is_told).then_some(TRACKED_AFTER)
+    }
+
+    fn capabilities(&self) -> &'static [Capability] {
+        use Capability::{Detach, Fifo, Force, List, LossPush};
+        match self.verifies_after() {
+            Some(_) => &[Fifo, List, Detach, Force, LossPush],
+            None => &[Fifo, List, Detach, Force],
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for warning in self.0.masters().iter().flat_map(|node| node.client.warnings()) {
+            if !all.contains(&warning) {
+                all.push(warning);
+            }
+        }
+        all
+    }
+
+    fn examine(&self) -> Pending<Vec<Finding>> {
+        if let Err(error) = self.session().check_process() {
+            return Pending::now(Err(error));
+        }
+        Pending::Later(Box::pin(examine::examine(Arc::clone(&self.0))))
+    }
+
+    fn forget(&self, name: &Name) -> Pending<()> {
+        if let Err(error) = self.session().check_process() {
+            return Pending::now(Err(error));
+        }
+        let (router, name) = (Arc::clone(&self.0), name.clone());
+        Pending::Later(Box::pin(async move {
+            let Some(node) = router.owner_of(&name) else { return Ok(()) };
+            let lock = router.asker.keys.lock(&name);
+            node.client.forget(&lock).await.map_err(|failure| node.client.refused(failure))
+        }))
+    }
+}
+
+async fn execute(router: &Arc<Router>, name: &Name, op: Op) -> Result<Answer, Error> {
+    let ends_anothers_lease = matches!(op, Op::TakeOver { .. } | Op::Break { .. });
+    let (answer, node) = router.execute(Call::new(&router.asker.keys, name, op)).await?;
+    if let Reply::Waiting { .. } = answer.reply {
+        node.client.ear.hearing.want(name);
+    }
+    // The server tells everyone but us of our own changes.
+    if ends_anothers_lease && let Some(sink) = router.asker.sink.upgrade() {
+        sink.doubt(name);
+    }
+    Ok(answer)
+}
+
+/// One pipeline for each node. What can't be answered so is asked for by itself.
+async fn execute_all(router: &Arc<Router>, operations: Vec<(Name, Op)>) -> Vec<Result<Answer, Error>> {
+    let mut groups: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
+    for (index, (name, _)) in operations.iter().enumerate() {
+        let Some(node) = router.owner_of(name) else { continue };
+        match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &node)) {
+            Some((_, indices)) => indices.push(index),
+            None => groups.push((node, vec![index])),
+        }
+    }
+    let call = |(name, op): &(Name, Op)| Call::new(&router.asker.keys, name, op.clone());
+    let pipelines = groups.iter().map(|(node, indices)| {
+        let calls: Vec<_> = indices.iter().map(|&index| call(&operations[index])).collect();
+        async move {
+            node.client.link.standing().map(|_| ())?;
+            Some(node.client.execute_all(&calls).await)
+        }
+    });
+    let answered = together::all(pipelines.collect()).await;
+    let mut answers: Vec<Option<Result<Answer, Error>>> = operations.iter().map(|_| None).collect();
+    for ((_, indices), answered) in groups.iter().zip(answered) {
+        match answered {
+            Some(Ok(group)) => {
+                for (&index, answer) in indices.iter().zip(group) {
+                    answers[index] = match answer {
+                        Ok(answer) => Some(Ok(answer)),
+                        Err(Failure::Error(error)) => Some(Err(error)),
+                        // It was not executed: the way of one request knows what to do.
+                        Err(Failure::Refused(_)) => None,
+                    };
+                }
+            }
+            Some(Err(error)) => {
+                router.look_again();
+                indices.iter().for_each(|&index| answers[index] = Some(Err(error.clone())));
+            }
+            None => {}
+        }
+    }
+    let rest = operations.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
+    let rest = rest.map(|((name, op), _)| execute(router, name, op.clone()));
+    let mut rest = together::all(rest.collect()).await.into_iter();
+    answers.into_iter().map(|answer| answer.or_else(|| rest.next()).expect("an answer for each")).collect()
+}

@@ -1,0 +1,35 @@
+//! What the channel of grants says.
+
+use std::time::Duration;
+
+use super::client::Asker;
+use super::script::MOST_FENCE;
+use crate::backend::Grant;
+use crate::name::Name;
+use crate::owner::Token;
+use crate::record::PROBATION;
+
+/// Passes a grant on, or a doubt where its time is not to be compared with others.
+pub(super) fn heard(asker: &Asker, message: &[u8], is_comparable: impl Fn(&Name) -> bool) {
+    let grant = std::str::from_utf8(message).ok().and_then(|message| grant(asker, message));
+    match (grant, asker.told().upgrade()) {
+        (Some((name, grant)), Some(sink)) if is_comparable(&name) => sink.granted(&name, grant),
+        (Some((name, _)), Some(sink)) => sink.doubt(&name),
+        (None, _) => {
+            tracing::warn!(target: "tenure", "a message that is no grant came by the channel of grants")
+        }
+        (_, None) => {}
+    }
+}
+
+/// `fence at term token key`; the key may have spaces. Whoever may publish can say anything here: a token of another session is not
+/// ours to give back, a fence that no script can count with would spoil all later ones, and no hand-over lasts longer at first.
+fn grant(asker: &Asker, message: &str) -> Option<(Name, Grant)> {
+    let mut words = message.splitn(5, ' ');
+    let mut number = || words.next()?.parse::<u64>().ok();
+    let (fence, at, term) = (number()?, number()?, Duration::from_millis(number()?));
+    let (token, key) = (Token::from_store(words.next()?), words.next()?);
+    let is_ours = token.session().as_ref() == Some(asker.session.id()) && fence < MOST_FENCE;
+    let (name, term) = (asker.keys.name(key).filter(|_| is_ours)?, term.min(PROBATION));
+    Some((name, Grant { token, fence, at, term }))
+}

@@ -1,0 +1,130 @@
+//! One Sentinel, and what it says of a service.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Client, Cmd, PushInfo, Value};
+
+use super::super::access::connection_config;
+use super::super::fault;
+use super::super::server::string;
+use super::Silence;
+use crate::url::HostPort;
+
+/// One of them.
+pub(in super::super) struct Sentinel {
+    pub(in super::super) address: String,
+    client: Client,
+    /// How many replicas it knows of.
+    replicas: AtomicU64,
+}
+
+/// Who is the master, as one of them has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct Named {
+    pub(in super::super) master: HostPort,
+    /// Grows with every failover.
+    pub(super) epoch: u64,
+    /// How many replicas it knows of, also those that are down.
+    pub(in super::super) replicas: u64,
+    /// How many must agree that the master is down, and how many it knows of, with itself.
+    pub(in super::super) quorum: u64,
+    pub(in super::super) sentinels: u64,
+}
+
+impl Sentinel {
+    pub(super) fn new(address: String, client: Client) -> Self {
+        Sentinel { address, client, replicas: AtomicU64::new(0) }
+    }
+
+    /// It knows of so many replicas.
+    pub(super) fn counts(&self, replicas: u64) {
+        self.replicas.store(replicas, Ordering::Release);
+    }
+
+    /// How many it knew of when it last said that.
+    pub(super) fn counted(&self) -> u64 {
+        self.replicas.load(Ordering::Acquire)
+    }
+
+    pub(in super::super) async fn connect(
+        &self,
+        patience: Duration,
+        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<MultiplexedConnection, Silence> {
+        let config = connection_config(hear);
+        let connected = self.client.get_multiplexed_async_connection_with_config(&config);
+        match tokio::time::timeout(patience, connected).await {
+            Ok(connection) => {
+                connection.map_err(|error| Silence::of(&fault::of_connecting(&error, &self.address), &error))
+            }
+            Err(_) => Err(Silence::Unanswered(patience)),
+        }
+    }
+
+    /// On a connection of its own.
+    pub(super) async fn ask(&self, service: &str, patience: Duration) -> Result<Named, Silence> {
+        let asked = pin!(async {
+            let mut connection = self.connect(patience, |_| ()).await?;
+            named(&mut connection, service).await
+        });
+        tokio::time::timeout(patience, asked).await.unwrap_or(Err(Silence::Unanswered(patience)))
+    }
+}
+
+/// Asks on this connection who is the master.
+pub(in super::super) async fn named(
+    connection: &mut MultiplexedConnection,
+    service: &str,
+) -> Result<Named, Silence> {
+    let mut questions = redis::pipe();
+    questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);
+    questions.cmd("SENTINEL").arg("MASTER").arg(service);
+    let answers = connection.send_packed_commands(&questions, 0, 2).await;
+    let answers = answers.map_err(|error| Silence::of(&fault::of_command(&error), &error))?;
+    let [address, details] = &answers[..] else { return Err(Silence::Strange) };
+    let number = |wanted: &str| {
+        fields(details).find_map(|(name, value)| (name == wanted).then(|| value.parse().ok())?).unwrap_or(0)
+    };
+    let (epoch, replicas) = (number("config-epoch"), number("num-slaves"));
+    let (quorum, sentinels) = (number("quorum"), number("num-other-sentinels") + 1);
+    match address {
+        Value::Nil => Err(Silence::Unknown(services(connection).await)),
+        Value::ServerError(refusal) => Err(Silence::refused(&fault::refused(refusal), &refusal.to_string())),
+        Value::Array(parts) => match &parts[..] {
+            [host, port] => {
+                let port = string(port).and_then(|port| port.parse().ok());
+                let (host, port) = string(host).zip(port).ok_or(Silence::Strange)?;
+                let master = HostPort { host: host.to_owned(), port };
+                Ok(Named { master, epoch, replicas, quorum, sentinels })
+            }
+            _ => Err(Silence::Strange),
+        },
+        _ => Err(Silence::Strange),
+    }
+}
+
+/// The services that it does watch over; none when it may not be asked.
+async fn services(connection: &mut MultiplexedConnection) -> Vec<String> {
+    let mut question = Cmd::new();
+    question.arg("SENTINEL").arg("MASTERS");
+    let Ok(Value::Array(masters)) = connection.send_packed_command(&question).await else {
+        return Vec::new();
+    };
+    let name = |master| fields(master).find_map(|(field, value)| (field == "name").then(|| value.to_owned()));
+    masters.iter().filter_map(name).collect()
+}
+
+fn fields(details: &Value) -> Box<dyn Iterator<Item = (&str, &str)> + '_> {
+    match details {
+        Value::Map(fields) => {
+            Box::new(fields.iter().filter_map(|(name, value)| string(name).zip(string(value))))
+        }
+        Value::Array(words) => {
+            Box::new(words.chunks_exact(2).filter_map(|pair| string(&pair[0]).zip(string(&pair[1]))))
+        }
+        _ => Box::new(std::iter::empty()),
+    }
+}
