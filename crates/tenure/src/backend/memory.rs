@@ -195,7 +195,16 @@ impl Memory {
 
     /// A client whose line has these faults.
     pub(crate) fn connect_by(store: Arc<MemoryStore>, sink: Weak<dyn Sink>, faults: Arc<Faults>) -> Self {
-        let session = Session::random();
+        Memory::connect_as(store, sink, faults, Session::random())
+    }
+
+    /// The same for this session, which other stores may know as well.
+    pub(crate) fn connect_as(
+        store: Arc<MemoryStore>,
+        sink: Weak<dyn Sink>,
+        faults: Arc<Faults>,
+        session: Session,
+    ) -> Self {
         let line = Line { sink, faults: Arc::clone(&faults) };
         store.state.lock().sessions.insert(session.id().clone(), line);
         Memory { store, session, faults }
