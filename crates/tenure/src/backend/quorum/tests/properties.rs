@@ -51,7 +51,7 @@ async fn work(domain: Domain, world: Arc<World>, witness: Arc<Witness>, mut dice
         if let Some(guard) = attempt.ok().and_then(|attempt| attempt.ok()) {
             let tenure = Tenure::clone(&guard);
             witness.granted(&tenure, checks);
-            let hold = if dice.roll(8) == 0 { 200 + dice.roll(1_500) } else { dice.roll(40) };
+            let hold = if dice.roll(24) == 0 { 200 + dice.roll(1_500) } else { dice.roll(20) };
             let over = clock.now() + Duration::from_millis(hold);
             clock.until(over, guard.lost()).await;
             witness.ends(&tenure);
@@ -59,7 +59,7 @@ async fn work(domain: Domain, world: Arc<World>, witness: Arc<Witness>, mut dice
                 0 => drop(guard),
                 1 => drop(guard.release().await),
                 // Gone without a word: the lease runs out, and is believed in until then.
-                _ if dice.roll(4) == 0 => {
+                _ if dice.roll(8) == 0 => {
                     if let Ok(ticket) = guard.detach().await {
                         drop(ticket);
                     }
