@@ -11,6 +11,7 @@ mod file;
 mod handover;
 mod memory;
 mod monitor;
+mod quorum;
 mod raw;
 mod redis;
 mod report;
@@ -37,8 +38,15 @@ fn main() {
     }
     // Cargo adds `--bench`.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    let scenarios =
-        [memory::SCENARIOS, file::SCENARIOS, handover::SCENARIOS, cli::SCENARIOS, redis::SCENARIOS].concat();
+    let scenarios = [
+        memory::SCENARIOS,
+        file::SCENARIOS,
+        handover::SCENARIOS,
+        cli::SCENARIOS,
+        redis::SCENARIOS,
+        quorum::SCENARIOS,
+    ]
+    .concat();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     if !scenarios.iter().any(|(name, _)| is_wanted(name)) {
         let names: Vec<_> = scenarios.iter().map(|(name, _)| *name).collect();

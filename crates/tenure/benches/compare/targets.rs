@@ -86,4 +86,6 @@ pub(crate) const TARGETS: &[Target] = &[
     Target::of("redis/held-100k", "client_cpu_percent", AtMost(15.0)),
     Target::of("redis/held-100k", "bytes_per_lease", AtMost(1024.0)),
     Target::of("redis/held-100k", "losses", AtMost(0.0)),
+    Target::beside("quorum/handover-8", "handovers_per_s", AtLeast(3.0), "rslock"),
+    Target::of("quorum/handover-8", "max_min_ratio", AtMost(2.0)),
 ];

@@ -195,15 +195,15 @@ impl Memory {
 
     /// A client whose line has these faults.
     pub(crate) fn connect_by(store: Arc<MemoryStore>, sink: Weak<dyn Sink>, faults: Arc<Faults>) -> Self {
-        Memory::connect_as(Session::random(), store, sink, faults)
+        Memory::connect_as(store, sink, faults, Session::random())
     }
 
-    /// A client that has a session already, of another store.
+    /// The same for this session, which other stores may know as well.
     pub(crate) fn connect_as(
-        session: Session,
         store: Arc<MemoryStore>,
         sink: Weak<dyn Sink>,
         faults: Arc<Faults>,
+        session: Session,
     ) -> Self {
         let line = Line { sink, faults: Arc::clone(&faults) };
         store.state.lock().sessions.insert(session.id().clone(), line);

@@ -226,7 +226,7 @@ fn party(
         let ear: Arc<dyn crate::backend::Sink> = Arc::new(Ear(sink));
         let inner = Arc::new(Memory::connect(Arc::clone(&inner), Arc::downgrade(&ear)));
         let session = inner.session().clone();
-        let outer = Memory::connect_as(session, Arc::clone(&outer), Arc::downgrade(&ear), Arc::default());
+        let outer = Memory::connect_as(Arc::clone(&outer), Arc::downgrade(&ear), Arc::default(), session);
         let layered = Layered::new(inner, behind.before(outer), ear, degrade, None, time.clone());
         Pending::now(Ok(Arc::new(layered) as Arc<dyn Backend>))
     };

@@ -86,7 +86,7 @@ impl Group {
         attempt.count_votes();
         let answer = attempt.run().await;
         let Attempt { round, .. } = attempt;
-        round.rest(&self.clock, |_| ());
+        round.rest(&self.clock);
         answer
     }
 }
@@ -266,8 +266,10 @@ impl Attempt<'_> {
     async fn next(&mut self, split_until: Moment) -> Result<Next, Error> {
         let desk = self.desk;
         match self.round.answers[desk].clone() {
+            // It became the desk after it was asked.
+            Some(Ok(Reply::Busy { .. })) if self.ask.wait != Wait::No => return Ok(Next::Again),
             Some(Ok(reply @ (Reply::Waiting { .. } | Reply::Busy { .. })))
-                if !self.is_behind_nobody(&reply) =>
+                if !self.is_behind_itself(&reply) =>
             {
                 return Ok(self.at_desk(reply).await.map_or(Next::Again, Next::Return));
             }
@@ -302,7 +304,7 @@ impl Attempt<'_> {
     }
 
     /// Whether the desk says that it waits for itself: it was granted in between.
-    fn is_behind_nobody(&self, reply: &Reply) -> bool {
+    fn is_behind_itself(&self, reply: &Reply) -> bool {
         tally::holding(reply).is_some_and(|holding| holding.token == self.ask.token)
     }
 
@@ -332,38 +334,49 @@ impl Attempt<'_> {
         }
     }
 
+    /// Too few servers can be counted on. What was got is left; what was not answered is asked again, or left, by whoever asked.
     async fn fail(&mut self) -> Error {
         let error = self.group.too_few_to_grant(&self.round, &self.youths);
-        self.leave(None).await;
+        let has_answered = |round: &Round, server: usize| has_it(round.answers[server].as_ref());
+        self.leave_those(None, has_answered).await;
         error
     }
 
-    /// Leaves every server that may know of the bid, but one. What they granted does not count any more.
+    /// Leaves every server that may know of the bid, but one.
     async fn leave(&mut self, but: Option<usize>) {
-        let asked = self.group.bids.change(&self.ask.token, |standing| {
-            standing.desk = but;
-            standing.asked
-        });
+        let has_queued = self.standing.places.iter().map(Option::is_some).collect::<Vec<_>>();
+        let members = &self.group.members;
+        let may_know = |round: &Round, server: usize| match &round.answers[server] {
+            Some(Err(error)) => error.may_have_run(),
+            None if round.is_pending(server) => true,
+            None => has_queued[server] && members[server].is_in_reach(),
+            answer => has_it(answer.as_ref()),
+        };
+        self.leave_those(but, may_know).await;
         self.standing.desk = but;
+        self.group.bids.change(&self.ask.token, |standing| standing.desk = but);
+    }
+
+    /// Leaves some servers. What they granted does not count any more.
+    async fn leave_those(&mut self, but: Option<usize>, leaves: impl Fn(&Round, usize) -> bool) {
         let servers = self.votes.len();
         let mut before = std::mem::replace(&mut self.round, Round::new(servers));
-        if let Some(but) = but {
-            self.round.answers[but] = before.answers[but].take();
-        }
-        before.rest(&self.group.clock, |_| ());
         let mut leaving = Round::new(servers);
-        for server in (0..servers).filter(|&server| Some(server) != but) {
-            if asked.is_some_and(|asked| asked.has(server)) {
+        for server in 0..servers {
+            if Some(server) == but {
+                self.round.answers[server] = before.answers[server].take();
+            } else if leaves(&before, server) {
                 let op = Op::Leave { token: self.ask.token.clone() };
                 leaving.ask(server, self.group.ask(server, self.name, op));
                 self.standing.places[server] = None;
             }
         }
+        before.rest(&self.group.clock);
         let limit = self.limit();
         let members = &self.group.members;
         let are_silent = |round: &Round| round.pending().all(|server| members[server].is_silent());
         leaving.until(&self.group.clock, limit, are_silent).await;
-        leaving.rest(&self.group.clock, |_| ());
+        leaving.rest(&self.group.clock);
     }
 
     async fn end(&mut self) {
@@ -400,4 +413,9 @@ impl Attempt<'_> {
         });
         Ok(Some(Reply::Granted { fence }))
     }
+}
+
+/// Whether it may be held, or be queued, after that answer.
+fn has_it(answer: Option<&Result<Reply, Error>>) -> bool {
+    matches!(answer, Some(Ok(Reply::Granted { .. } | Reply::Waiting { .. })))
 }

@@ -47,7 +47,11 @@ impl Group {
                 true => Ok(Reply::NotHeld { holder: tally::other_holder(&round).map(|(token, _)| token) }),
                 false => Err(self.too_few_to_grant(&round, &youths)),
             };
-            self.undo(name, token, round).await;
+            match &answer {
+                // It is asked again with the same token, or left.
+                Err(error) if error.may_have_run() => round.rest(&self.clock),
+                _ => self.undo(name, token, round).await,
+            }
             return answer;
         }
         let fence = grants.iter().map(|(_, fence)| *fence).max().unwrap_or(0);
@@ -59,16 +63,16 @@ impl Group {
             return Err(Error::unanswered("servers took too long to take the name over; try again"));
         }
         self.bids.change(&token, |standing| standing.fence = Some(fence));
-        round.rest(&self.clock, |_| ());
+        round.rest(&self.clock);
         Ok(Reply::Granted { fence })
     }
 
     /// Leaves what was taken in vain. A server that is lost to the bid by it is not asked again for it: the next attempt is another bid.
     async fn undo(self: &Arc<Self>, name: &Name, token: Token, round: Round) {
-        round.rest(&self.clock, |_| ());
+        round.rest(&self.clock);
         let mut leaving = self.ask_all(name, &Op::Leave { token });
         leaving.send().await;
-        leaving.rest(&self.clock, |_| ());
+        leaving.rest(&self.clock);
     }
 
     /// Looks at every server; a majority must answer.
@@ -112,7 +116,7 @@ impl Group {
         round.until(&self.clock, limit, |_| false).await;
         let held = Held::count(&round, |_| true);
         if held.done > 0 {
-            round.rest(&self.clock, |_| ());
+            round.rest(&self.clock);
             return Ok(Reply::Done);
         }
         let holder = self.holder(&seen).map(|holding| holding.token).filter(|holder| *holder != token);
@@ -147,11 +151,11 @@ impl Group {
     pub(super) async fn inspect(self: &Arc<Self>, name: &Name) -> Result<Reply, Error> {
         let seen = self.look(name).await?;
         let holding = self.holder(&seen);
-        let mut broken = None;
+        let mut traces = Vec::new();
         let mut waiters: Vec<(Token, u64)> = Vec::new();
         for (server, reply) in seen.replies() {
             let Reply::Seen { holding: here, waiters: behind, broken: trace } = reply else { continue };
-            broken = broken.max(*trace);
+            traces.extend(*trace);
             if !waiters.is_empty() {
                 continue;
             }
@@ -166,7 +170,9 @@ impl Group {
             let behind = behind.iter().filter(|(token, _)| !is_holder(token));
             waiters.extend(behind.map(|(token, place)| (token.clone(), ours(*place))));
         }
-        seen.rest(&self.clock, |_| ());
+        seen.rest(&self.clock);
+        traces.sort_unstable_by(|a, b| b.cmp(a));
+        let broken = traces.len().min(self.majority()).checked_sub(1).map(|last| traces[last]);
         Ok(Reply::Seen { holding, waiters, broken })
     }
 

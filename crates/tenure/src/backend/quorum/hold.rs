@@ -45,12 +45,16 @@ impl Group {
         let held = Held::count(&round, counts);
         if held.done >= self.majority() {
             let (group, name) = (Arc::clone(self), name.clone());
-            round.rest(&self.clock, move |round| group.heal(&name, &token, ttl, round));
+            round.rest_and(&self.clock, move |server, answer| {
+                if let Ok(Reply::NotHeld { holder: None }) = answer {
+                    group.heal(server, &name, &token, ttl);
+                }
+            });
             return Ok(Reply::Done);
         }
         if self.is_not_held(&held) {
             let reply = self.not_held(&round);
-            round.rest(&self.clock, |_| ());
+            round.rest(&self.clock);
             return Ok(reply);
         }
         self.saw_silence(&round);
@@ -64,19 +68,17 @@ impl Group {
     }
 
     /// Acquires the lease again where nobody has the name. It is a majority's already, so this changes nothing for others.
-    fn heal(self: &Arc<Self>, name: &Name, token: &Token, ttl: Duration, round: &Round) {
+    fn heal(self: &Arc<Self>, server: usize, name: &Name, token: &Token, ttl: Duration) {
         let Some(fence) = self.bids.fence(token) else { return };
-        let lost = self.bids.lost(token);
-        let mut healing = Round::new(self.members.len());
-        for (server, reply) in round.replies() {
-            if matches!(reply, Reply::NotHeld { holder: None }) && !lost.has(server) {
-                let (token, floor) = (token.clone(), fence.saturating_sub(1));
-                let not_after = (self.clock.now() + LONGEST_SILENCE.min(ttl / 8)).as_micros();
-                let op = Op::Acquire { token, ttl, wait: Wait::No, polls: false, floor, not_after };
-                healing.ask(server, self.ask(server, name, op));
-            }
+        if self.bids.lost(token).has(server) {
+            return;
         }
-        healing.rest(&self.clock, |_| ());
+        let (token, floor) = (token.clone(), fence.saturating_sub(1));
+        let not_after = (self.clock.now() + LONGEST_SILENCE.min(ttl / 8)).as_micros();
+        let op = Op::Acquire { token, ttl, wait: Wait::No, polls: false, floor, not_after };
+        let mut healing = Round::new(self.members.len());
+        healing.ask(server, self.ask(server, name, op));
+        healing.rest(&self.clock);
     }
 
     /// Writes the fence of a grant to servers that have a lower one; whether as many as are needed took it.
@@ -100,7 +102,7 @@ impl Group {
         };
         round.until(&self.clock, limit, |round| took(round) >= needed).await;
         let is_enough = took(&round) >= needed;
-        round.rest(&self.clock, |_| ());
+        round.rest(&self.clock);
         is_enough
     }
 
@@ -132,7 +134,7 @@ impl Group {
         let has_it = starts.iter().filter(|(_, fence)| *fence == highest).count();
         let behind = starts.into_iter().filter(|(_, fence)| *fence < highest).map(|(server, _)| server);
         let limit = self.clock.now() + LONGEST_ANSWER;
-        round.rest(&self.clock, |_| ());
+        round.rest(&self.clock);
         let needed = self.majority().saturating_sub(has_it);
         if needed > 0 && !self.write_back(name, &token, highest, behind, needed, limit).await {
             return Err(Error::unanswered("fewer than a majority of the servers took the fence; try again"));
@@ -155,7 +157,7 @@ impl Group {
         let is_anothers = other_holder(&round).is_some_and(|(_, count)| count >= self.majority());
         let was_held = held.done >= self.majority() || held.done > 0 && !is_anothers;
         let reply = if was_held { Reply::Done } else { self.not_held(&round) };
-        round.rest(&self.clock, |_| ());
+        round.rest(&self.clock);
         Ok(reply)
     }
 
@@ -172,7 +174,7 @@ impl Group {
             self.saw_silence(&round);
             return Err(self.too_few_answers(round));
         }
-        round.rest(&self.clock, |_| ());
+        round.rest(&self.clock);
         Ok(Reply::Done)
     }
 }

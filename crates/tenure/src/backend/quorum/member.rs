@@ -103,11 +103,6 @@ impl Member {
         drop(debts);
         drop(runtime.spawn(pay(Paying(Arc::downgrade(self)), self.clock.clone())));
     }
-
-    #[cfg(test)]
-    pub(super) fn owes(&self) -> usize {
-        self.debts.lock().owed.len()
-    }
 }
 
 /// Says that debts are being paid, until it is dropped.

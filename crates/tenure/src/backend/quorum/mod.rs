@@ -242,7 +242,7 @@ impl Backend for Quorum {
         use Capability::{Detach, Force, List, LossPush};
         let tells = |member: &Arc<Member>| member.backend.capabilities().contains(&LossPush);
         match self.0.members.iter().filter(|member| tells(member)).count() >= self.0.majority() {
-            true => &[Capability::Fifo, List, Detach, Force, LossPush],
+            true => &[List, Detach, Force, LossPush],
             false => &[List, Detach, Force],
         }
     }

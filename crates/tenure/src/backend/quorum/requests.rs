@@ -152,7 +152,7 @@ impl Group {
 
     /// How far ahead of the servers' clocks a fence is asked for: the time that a request takes to reach them all, and a little.
     pub(super) fn head_start(&self) -> u64 {
-        const SHORTEST: u64 = 1_000;
+        const SHORTEST: u64 = 5_000;
         const LONGEST: u64 = 50_000;
         (2 * self.pace.load(Ordering::Relaxed)).clamp(SHORTEST, LONGEST)
     }

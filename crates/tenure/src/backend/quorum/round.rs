@@ -92,17 +92,37 @@ impl Round {
         .await;
     }
 
-    /// Lets what is under way go on by itself; then `after` learns what all answered.
-    pub(super) fn rest(mut self, clock: &Clock, after: impl FnOnce(&Round) + Send + 'static) {
+    /// Lets what is under way go on by itself.
+    pub(super) fn rest(self, clock: &Clock) {
+        self.rest_and(clock, |_, _| ());
+    }
+
+    /// The same; whatever was answered, and is, is told.
+    pub(super) fn rest_and(
+        mut self,
+        clock: &Clock,
+        mut told: impl FnMut(usize, &Result<Reply, Error>) + Send + 'static,
+    ) {
+        self.tell(&mut told);
         if self.pending().next().is_none() {
-            return after(&self);
+            return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
         let clock = clock.clone();
         drop(runtime.spawn(async move {
             let limit = clock.now() + LONGEST_REST;
-            self.until(&clock, limit, |_| false).await;
-            after(&self);
+            while self.pending().next().is_some() && clock.now() < limit {
+                self.until(&clock, limit, |round| round.answers.iter().any(Option::is_some)).await;
+                self.tell(&mut told);
+            }
         }));
+    }
+
+    fn tell(&mut self, told: &mut impl FnMut(usize, &Result<Reply, Error>)) {
+        for (server, answer) in self.answers.iter_mut().enumerate() {
+            if let Some(answer) = answer.take() {
+                told(server, &answer);
+            }
+        }
     }
 }

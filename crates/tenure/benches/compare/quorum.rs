@@ -1,0 +1,75 @@
+//! A majority of five servers, beside rslock on the same five: eight processes that take turns on one name.
+//!
+//! rslock is no dependency of this program: its worker is one of `peers/`, a workspace of its own, which is built for it. Both wait until
+//! they have the name, with the settings that they come with.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tenure_testkit::redis::RedisServer;
+
+use crate::Scenario;
+use crate::handover::add;
+use crate::monitor::Monitor;
+use crate::report::{Report, target_dir};
+use crate::turns::{Round, Window};
+use crate::worker;
+use crate::workers::Workers;
+
+pub(crate) const SCENARIOS: &[(&str, Scenario)] = &[("quorum/handover-8", handover_8)];
+
+const SERVERS: usize = 5;
+const PROCESSES: usize = 8;
+const ROUNDS: usize = 3;
+/// rslock waits up to 200 ms between two attempts: a round is some of that.
+const ROUND: Duration = Duration::from_secs(2);
+
+fn handover_8(scenario: &str, report: &mut Report) {
+    let peers = build_peers();
+    let servers: Vec<_> = (0..SERVERS).map(|_| RedisServer::start()).collect();
+    let hosts: Vec<_> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+    let url = format!("redis+quorum://{}", hosts.join(","));
+    let urls: Vec<_> = servers.iter().map(RedisServer::url).collect();
+    let ours =
+        || (0..PROCESSES).map(|index| worker::command("tenure", &url, index, Duration::ZERO)).collect();
+    let theirs = || (0..PROCESSES).map(|_| rslock(&peers, &urls.join(","))).collect();
+    let round = || (measure(ours()).0, measure(theirs()).0);
+    let (ours_rounds, their_rounds): (Vec<_>, Vec<_>) = (0..ROUNDS).map(|_| round()).unzip();
+    let monitors: Vec<_> = servers.iter().map(Monitor::start).collect();
+    let (watched, window) = measure(ours());
+    let commands: usize =
+        monitors.into_iter().zip(&servers).map(|(it, server)| it.count(server, window)).sum();
+    add(report, scenario, "tenure", &ours_rounds);
+    let each = commands as f64 / watched.count as f64;
+    report.add(scenario, "tenure", "commands_per_handover", &[each]);
+    add(report, scenario, "rslock", &their_rounds);
+}
+
+fn measure(commands: Vec<Command>) -> (Round, Window) {
+    let mut workers = Workers::start(commands.into_iter());
+    let window = workers.measure(ROUND);
+    let round = Round::handovers(&workers.turns(), window, PROCESSES);
+    (round.expect("something was handed over"), window)
+}
+
+fn rslock(peers: &Path, urls: &str) -> Command {
+    let mut command = Command::new(peers);
+    command.args(["--worker", "rslock", urls, "0"]);
+    command
+}
+
+/// The program whose worker it is.
+fn build_peers() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers/Cargo.toml");
+    let target = target_dir().join("bench-peers/rust");
+    let status = Command::new("cargo")
+        .args(["build", "--release", "--quiet", "--manifest-path"])
+        .arg(&manifest)
+        .arg("--target-dir")
+        .arg(&target)
+        .status()
+        .expect("cargo runs");
+    assert!(status.success(), "{} can't be built", manifest.display());
+    target.join("release/tenure-peers")
+}

@@ -1,0 +1,77 @@
+//! Opening a group: enough servers, each of them once.
+
+use tenure::{Capability, Domain, ErrorKind};
+use tenure_testkit::redis::RedisServer;
+
+use crate::scene::{LONG, NAME, Scene, url};
+
+// R0.5, R0.6: the error says of each server what happened, and no password.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_must_be_there() {
+    let scene = Scene::new(3);
+    for server in &scene.servers {
+        server.command(&["CONFIG", "SET", "requirepass", "geheim"]);
+    }
+    let url = scene.url(LONG).replace("quorum://", "quorum://:geheim@");
+    let domain = Domain::open(&url).await.expect("all are there");
+    scene.servers[1].kill();
+    drop(Domain::open(&url).await.expect("two of three"));
+    scene.servers[2].kill();
+    let error = Domain::open(&url).await.map(drop).expect_err("one of three");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let text = error.to_string();
+    let port = |server: usize| scene.servers[server].port();
+    assert!(text.contains("1 of 3 servers answered, 2 are needed"), "{text}");
+    assert!(text.contains(&format!("127.0.0.1:{}: ok", port(0))), "{text}");
+    assert!(text.contains(&format!("127.0.0.1:{}: redis at", port(2))) && text.contains("refused"), "{text}");
+    assert!(!text.contains("geheim") && !format!("{error:?}").contains("geheim"), "{text}");
+
+    let error = domain.lock(NAME).acquire().await.map(drop).expect_err("one of three");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let text = error.to_string();
+    assert!(text.contains("1 of 3 servers") && text.contains("2 are needed"), "{text}");
+    assert!(!text.contains("geheim"), "{text}");
+}
+
+// R3.9: it would count twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_server_under_two_addresses_is_refused() {
+    let (one, other) = (RedisServer::start(), RedisServer::start());
+    let twice = format!("redis+quorum://127.0.0.1:{0},localhost:{0},127.0.0.1:{1}", one.port(), other.port());
+    let error = Domain::open(&twice).await.map(drop).expect_err("two servers");
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("are the same server"), "{error}");
+}
+
+// R0.8, R1.1: what is not promised is not said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_says_what_it_can_and_who_is_away() {
+    let scene = Scene::new(3);
+    let domain = scene.client(LONG).await;
+    let can = domain.capabilities().await.expect("an answer");
+    assert!(!can.contains(&Capability::Fifo) && can.contains(&Capability::Force));
+    assert!(domain.health().await.expect("an answer").warnings.is_empty());
+    scene.servers[1].kill();
+    let label = format!("127.0.0.1:{}", scene.servers[1].port());
+    loop {
+        let warnings = domain.health().await.expect("two of three").warnings;
+        if warnings.iter().any(|warning| warning.starts_with(&label)) {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+// R0.5: a server that is silent when a client comes does not keep it from opening.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_server_does_not_keep_a_client_from_opening() {
+    let scene = Scene::new(3);
+    // Whoever was there when all were new may use them while they are young.
+    scene.servers[0].stop();
+    let ports = scene.servers.iter().map(RedisServer::port);
+    let domain = Domain::open(url(ports, std::time::Duration::from_millis(500))).await.expect("two of three");
+    while domain.lock(NAME).try_acquire().await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    scene.servers[0].cont();
+}

@@ -1,0 +1,71 @@
+//! Independent servers, and clients of them, each with a way of its own to every one.
+
+use std::time::{Duration, Instant};
+
+use tenure::Domain;
+use tenure_testkit::redis::{Proxy, RedisServer};
+
+pub(crate) const NAME: &str = "orders/42";
+/// The key of that name.
+pub(crate) const KEY: &str = "tenure:orders/42";
+/// A ttl that does not end within a test, unless it is waited for.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// More than a busy machine takes for what takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Scene {
+    pub(crate) servers: Vec<RedisServer>,
+}
+
+pub(crate) struct Peer {
+    pub(crate) domain: Domain,
+    pub(crate) lines: Vec<Proxy>,
+}
+
+impl Scene {
+    pub(crate) fn new(servers: usize) -> Self {
+        Scene { servers: (0..servers).map(|_| RedisServer::start()).collect() }
+    }
+
+    pub(crate) fn url(&self, ttl: Duration) -> String {
+        url(self.servers.iter().map(RedisServer::port), ttl)
+    }
+
+    pub(crate) async fn client(&self, ttl: Duration) -> Domain {
+        Domain::open(self.url(ttl)).await.expect("a majority")
+    }
+
+    /// A client whose lines can be cut.
+    pub(crate) async fn peer(&self, ttl: Duration) -> Peer {
+        let lines: Vec<_> = self.servers.iter().map(Proxy::new).collect();
+        let domain = Domain::open(url(lines.iter().map(Proxy::port), ttl)).await.expect("a majority");
+        Peer { domain, lines }
+    }
+
+    /// The servers that have the lock's key.
+    pub(crate) fn holders(&self) -> Vec<usize> {
+        let has_it = |server: &usize| self.servers[*server].command(&["EXISTS", KEY]).int() == 1;
+        (0..self.servers.len()).filter(has_it).collect()
+    }
+}
+
+pub(crate) fn url(ports: impl Iterator<Item = u16>, ttl: Duration) -> String {
+    let hosts: Vec<_> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
+    format!("redis+quorum://{}?ttl={}ms", hosts.join(","), ttl.as_millis())
+}
+
+/// Waits until it is so.
+#[track_caller]
+pub(crate) fn until<'a>(
+    what: &'a str,
+    mut is_so: impl FnMut() -> bool + Send + 'a,
+) -> impl Future<Output = ()> + Send + 'a {
+    let caller = std::panic::Location::caller();
+    async move {
+        let give_up = Instant::now() + PATIENCE;
+        while !is_so() {
+            assert!(Instant::now() < give_up, "waited {PATIENCE:?} in vain until {what}, at {caller}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Waiting: at one server, told by any.
+
+use std::time::{Duration, Instant};
+
+use tenure::Domain;
+
+use crate::scene::{KEY, LONG, NAME, Scene, until};
+
+fn wait_for(domain: &Domain) -> tokio::task::JoinHandle<tenure::Guard> {
+    let lock = domain.lock(NAME);
+    tokio::spawn(async move { lock.acquire().await.expect("its turn") })
+}
+
+async fn queued(domain: &Domain, waiters: usize) {
+    while domain.inspect(NAME).await.expect("to look").waiters.len() < waiters {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+// B2, R1.4: those who wait are in the queue of one server, and one of them is called.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_queue_at_the_first_server() {
+    let scene = Scene::new(3);
+    let domains = [scene.client(LONG).await, scene.client(LONG).await, scene.client(LONG).await];
+    let guard = domains[0].lock(NAME).acquire().await.expect("a free name");
+    let (first, second) = (wait_for(&domains[1]), wait_for(&domains[2]));
+    queued(&domains[0], 2).await;
+    let queue = |server: usize| scene.servers[server].command(&["ZCARD", "{tenure:orders/42}:queue"]).int();
+    until("nobody queues elsewhere", || (queue(0), queue(1), queue(2)) == (2, 0, 0)).await;
+    let fence = guard.fence();
+    guard.release().await.expect("to release");
+    let (first, second) = tokio::join!(
+        async {
+            let guard = first.await.expect("no panic");
+            let fence = guard.fence();
+            guard.release().await.expect("to release");
+            fence
+        },
+        async {
+            let guard = second.await.expect("no panic");
+            let fence = guard.fence();
+            guard.release().await.expect("to release");
+            fence
+        }
+    );
+    assert!(first > fence && second > fence && first != second);
+}
+
+// R3.9: the desk is free, and the name is held elsewhere: whoever waits is told by the servers that have it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_not_the_desk_tells_its_waiter() {
+    let scene = Scene::new(3);
+    let (holder, waiter) = (scene.peer(LONG).await, scene.client(LONG).await);
+    holder.lines[0].cut();
+    let guard = holder.domain.lock(NAME).acquire().await.expect("two of three");
+    until("two have it", || scene.holders() == [1, 2]).await;
+    let waiting = wait_for(&waiter);
+    queued(&waiter, 1).await;
+    until("it does not sit on the desk", || scene.servers[0].command(&["EXISTS", KEY]).int() == 0).await;
+    let fence = guard.fence();
+    guard.release().await.expect("to release");
+    assert!(waiting.await.expect("no panic").fence() > fence);
+}
+
+// R3.9: the desk goes away, silently, with those who wait in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_desk_stops_the_next_server_is_the_desk() {
+    let scene = Scene::new(3);
+    let domains = [scene.client(LONG).await, scene.client(LONG).await, scene.client(LONG).await];
+    let guard = domains[0].lock(NAME).acquire().await.expect("a free name");
+    let waiting = [wait_for(&domains[1]), wait_for(&domains[2])];
+    queued(&domains[0], 2).await;
+    scene.servers[0].stop();
+    drop(guard.release().await.expect("two of three"));
+    let served = async {
+        for waiting in waiting {
+            waiting.await.expect("no panic").release().await.expect("two of three");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), served).await.expect("they are served without it");
+    scene.servers[0].cont();
+}
+
+// R3.9: no herd, and nobody starves: many clients on one name all get on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_clients_all_make_progress() {
+    let scene = Scene::new(4);
+    let mut clients = Vec::new();
+    for _ in 0..6 {
+        clients.push(scene.client(LONG).await);
+    }
+    let end = Instant::now() + Duration::from_secs(2);
+    let working = clients.into_iter().map(|domain| {
+        tokio::spawn(async move {
+            let (mut turns, mut last) = (0_u32, 0);
+            while Instant::now() < end || turns == 0 {
+                let guard = domain.lock(NAME).acquire().await.expect("its turn");
+                assert!(guard.fence().get() > last);
+                last = guard.fence().get();
+                guard.release().await.expect("to release");
+                turns += 1;
+            }
+            turns
+        })
+    });
+    let mut turns = Vec::new();
+    for working in working.collect::<Vec<_>>() {
+        turns.push(working.await.expect("no panic"));
+    }
+    println!("turns: {turns:?}");
+    assert!(turns.iter().all(|turns| *turns > 0));
+}
