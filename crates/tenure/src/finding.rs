@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::error::Error;
+
 /// Whether something is fit for a store of locks. The worse is the greater, so that the verdict on a store is the greatest of its findings.
 ///
 /// # Examples
@@ -53,6 +55,8 @@ impl fmt::Display for Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
+    /// Which store of a [layered domain](crate::Domain::layered): `inner` or `outer`. `None` where there is one store.
+    pub store: Option<&'static str>,
     /// What was looked at: a word or two, the same in every version.
     pub check: &'static str,
     /// Whether it is fit.
@@ -65,7 +69,7 @@ pub struct Finding {
 
 impl Finding {
     pub(crate) fn fit(check: &'static str, reason: impl Into<String>) -> Self {
-        Finding { check, verdict: Verdict::Fit, reason: reason.into(), remedy: None }
+        Finding { store: None, check, verdict: Verdict::Fit, reason: reason.into(), remedy: None }
     }
 
     pub(crate) fn doubtful(check: &'static str, reason: impl Into<String>) -> Self {
@@ -74,6 +78,22 @@ impl Finding {
 
     pub(crate) fn unfit(check: &'static str, reason: impl Into<String>) -> Self {
         Finding { verdict: Verdict::Unfit, ..Finding::fit(check, reason) }
+    }
+
+    /// What an error says: what is wrong, then what to do.
+    pub(crate) fn of_error(verdict: Verdict, error: &Error) -> Self {
+        let said = error.to_string();
+        let (reason, remedy) = match said.split_once("; ") {
+            Some((reason, remedy)) => (reason.to_owned(), Some(remedy.to_owned())),
+            None => (said, None),
+        };
+        Finding { store: None, check: "store", verdict, reason, remedy }
+    }
+
+    /// The same, of one store of two.
+    pub(crate) fn of(mut self, store: &'static str) -> Self {
+        self.store = Some(store);
+        self
     }
 
     /// The same, with what to do about it.
@@ -85,6 +105,9 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(store) = self.store {
+            write!(f, "{store} ")?;
+        }
         write!(f, "{}: {}: {}", self.check, self.verdict, self.reason)?;
         match &self.remedy {
             Some(remedy) => write!(f, "; {remedy}"),

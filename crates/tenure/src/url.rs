@@ -104,6 +104,25 @@ impl DomainUrl {
         Ok(outer)
     }
 
+    /// The URLs of the two stores of a [layered domain](crate::Domain::layered): the outer one, then the inner one. `None` where there is one store.
+    ///
+    /// # Examples
+    /// ```
+    /// let url = tenure::DomainUrl::parse("redis://localhost?inner=file:///var/lock/app&degrade=allow")?;
+    /// let (outer, inner) = url.layers().expect("two stores");
+    /// assert_eq!(outer.to_string(), "redis://localhost:6379");
+    /// assert_eq!(inner.to_string(), "file:///var/lock/app");
+    /// assert_eq!(outer.layers(), None);
+    /// # Ok::<(), tenure::Error>(())
+    /// ```
+    #[must_use]
+    pub fn layers(&self) -> Option<(DomainUrl, DomainUrl)> {
+        let mut outer = self.clone();
+        let Target::Redis(server) = &mut outer.target else { return None };
+        let inner = server.inner.take()?;
+        Some((outer, *inner.url))
+    }
+
     pub(crate) fn target(&self) -> &Target {
         &self.target
     }

@@ -1,6 +1,7 @@
 //! `tenure doctor`: what was looked at, one finding a line, with what to type where something is not as it should be.
 //!
-//! The library looks; here it is timed and printed. A store that can't be opened is a finding too, under the exit code of its error.
+//! The library looks; here it is timed and printed. A store that can't be opened is a finding too, under the exit code of its error. Of two stores,
+//! where the pair of them can't be opened, each is looked at by itself.
 //! Signals wait while a lock is played through: whoever is interrupted there leaves a key behind for a day.
 
 use std::fmt::Write as _;
@@ -13,6 +14,7 @@ use tenure::{Domain as Store, Error, Finding, Verdict};
 
 use super::blocked::undisturbed;
 use super::on_domain;
+use crate::address;
 use crate::args::{Domain, Format};
 use crate::exit_code;
 use crate::json;
@@ -39,6 +41,7 @@ pub(crate) struct Doctor {
 /// One thing that was looked at.
 #[derive(Serialize)]
 struct Line {
+    store: Option<&'static str>,
     check: &'static str,
     #[serde(serialize_with = "as_word")]
     verdict: Verdict,
@@ -75,7 +78,7 @@ impl Doctor {
             let (lines, failed) = match undisturbed(domain, async |_| domain.examine().await).await {
                 Ok(Err(code)) => return Ok(code),
                 Ok(Ok(findings)) => (timed(domain, findings).await, None),
-                Err(error) => (vec![Line::of_error(&error)], Some(exit_code::of_error(&error))),
+                Err(error) => (self.one_by_one(&error).await, Some(exit_code::of_error(&error))),
             };
             let conclusion = Conclusion::of(&lines);
             let text = match self.format.json {
@@ -90,6 +93,29 @@ impl Doctor {
                 _ => printed.err().unwrap_or(0),
             })
         })
+    }
+}
+
+impl Doctor {
+    /// What can be said of a domain that can't be opened.
+    async fn one_by_one(&self, error: &Error) -> Vec<Line> {
+        let layers = address::url(&self.domain).ok().and_then(|(url, _)| url.layers());
+        let Some((outer, inner)) = layers else { return vec![Line::of_error(error)] };
+        let mut lines = Vec::new();
+        for (url, store) in [(inner, "inner"), (outer, "outer")] {
+            let examined = match Store::lazy(url) {
+                Ok(domain) => undisturbed(&domain, async |_| domain.examine().await).await,
+                Err(error) => Err(error),
+            };
+            let found = match examined {
+                Ok(Ok(findings)) => findings.into_iter().map(Line::from).collect(),
+                // A signal came: what was seen so far is shown.
+                Ok(Err(_)) => return lines,
+                Err(error) => vec![Line::of_error(&error)],
+            };
+            lines.extend(found.into_iter().map(|line| Line { store: Some(store), ..line }));
+        }
+        lines
     }
 }
 
@@ -109,21 +135,21 @@ async fn round_trips(domain: &Store) -> Option<Line> {
     let trips = Sample::new(trips);
     let (usual, slow) = (trips.quantile(50), trips.quantile(99));
     let reason = format!("p50 {}, p99 {} of {} requests", fine(usual), fine(slow), trips.len());
-    let (check, count) = ("round trip", trips.len());
+    let (store, check, count) = (None, "round trip", trips.len());
     let trips = Some(Trips { count, p50_us: json::micros(usual), p99_us: json::micros(slow) });
     Some(if slow < SLOW {
-        Line { check, verdict: Verdict::Fit, reason, remedy: None, trips }
+        Line { store, check, verdict: Verdict::Fit, reason, remedy: None, trips }
     } else {
         let reason = format!("{reason}: a lease that was handed over may end before it is renewed");
         let remedy = Some("use a store that is nearer or less busy".to_owned());
-        Line { check, verdict: Verdict::Doubtful, reason, remedy, trips }
+        Line { store, check, verdict: Verdict::Doubtful, reason, remedy, trips }
     })
 }
 
 impl From<Finding> for Line {
     fn from(finding: Finding) -> Self {
-        let Finding { check, verdict, reason, remedy, .. } = finding;
-        Line { check, verdict, reason, remedy, trips: None }
+        let Finding { store, check, verdict, reason, remedy, .. } = finding;
+        Line { store, check, verdict, reason, remedy, trips: None }
     }
 }
 
@@ -135,7 +161,12 @@ impl Line {
             Some((reason, remedy)) => (reason.to_owned(), Some(remedy.to_owned())),
             None => (said, None),
         };
-        Line { check: "store", verdict: Verdict::Unfit, reason, remedy, trips: None }
+        Line { store: None, check: "store", verdict: Verdict::Unfit, reason, remedy, trips: None }
+    }
+
+    /// What was looked at, and in which store.
+    fn title(&self) -> String {
+        self.store.map_or_else(|| self.check.to_owned(), |store| format!("{store} {}", self.check))
     }
 
     fn style(&self) -> Style {
@@ -183,11 +214,11 @@ fn objects(lines: &[Line], conclusion: &Conclusion) -> String {
 fn shown(lines: &[Line], conclusion: &Conclusion) -> String {
     let is_unicode = is_unicode();
     let safe = |text: &str| if is_unicode { escaped(text) } else { in_ascii(&escaped(text)) };
-    let width = lines.iter().map(|line| line.check.len()).max().unwrap_or(0);
+    let width = lines.iter().map(|line| line.title().len()).max().unwrap_or(0);
     let mut text = String::new();
     for (index, line) in lines.iter().enumerate() {
         let (style, mark) = (line.style(), line.mark(is_unicode));
-        let _ = writeln!(text, "{style}{mark}{style:#} {:width$}  {}", line.check, safe(&line.reason));
+        let _ = writeln!(text, "{style}{mark}{style:#} {:width$}  {}", line.title(), safe(&line.reason));
         if let Some(remedy) = &line.remedy {
             let indent = mark.chars().count() + 1 + width + 2;
             // What mends several is long, and is typed once.

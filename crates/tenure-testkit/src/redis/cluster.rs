@@ -143,6 +143,17 @@ impl Cluster {
         });
     }
 
+    /// Returns when the master of the slot has a replica that follows it.
+    ///
+    /// # Panics
+    /// When that does not happen.
+    pub fn wait_until_replicated(&self, slot: u16) {
+        self.wait_until("a replica", || {
+            let info = ask(self.master_of(slot), &["INFO", "replication"]).map(|info| info.text());
+            info.is_some_and(|info| info.contains("state=online"))
+        });
+    }
+
     /// Returns when all nodes that answer say that the cluster is up.
     ///
     /// # Panics

@@ -141,7 +141,7 @@ fn layered(
     let outer = servers(server, times, &clock, Arc::downgrade(&ear), session, must_be_there);
     Pending::Later(Box::pin(async move {
         let outer = outer.await?;
-        Ok(Arc::new(Layered::new(file, outer, ear, degrade, clock)) as Arc<dyn Backend>)
+        Ok(Arc::new(Layered::new(file, outer, ear, degrade, times.timeout, clock)) as Arc<dyn Backend>)
     }))
 }
 

@@ -227,7 +227,7 @@ fn party(
         let inner = Arc::new(Memory::connect(Arc::clone(&inner), Arc::downgrade(&ear)));
         let session = inner.session().clone();
         let outer = Memory::connect_as(session, Arc::clone(&outer), Arc::downgrade(&ear), Arc::default());
-        let layered = Layered::new(inner, behind.before(outer), ear, degrade, time.clone());
+        let layered = Layered::new(inner, behind.before(outer), ear, degrade, None, time.clone());
         Pending::now(Ok(Arc::new(layered) as Arc<dyn Backend>))
     };
     let client = Client::new(clock, Box::new(connect));
@@ -236,13 +236,13 @@ fn party(
 }
 
 /// What a verb needs before it begins.
-#[derive(Default)]
 struct Before {
     ticket: Option<Ticket>,
+    other: Domain,
 }
 
 async fn prepare(world: &World, cell: &Cell, name: &str) -> Before {
-    let mut before = Before::default();
+    let mut before = Before { ticket: None, other: world.other.domain.clone() };
     match cell.verb {
         Verb::Acquire | Verb::TryAcquire => {}
         Verb::WaitHere | Verb::Break => world.enter(world.other.holds().await, name),
@@ -294,12 +294,18 @@ async fn start(
         },
         Verb::Detach => match guard.take().expect("it was acquired").detach().await {
             Ok(ticket) => {
-                drop(domain.release(&ticket).await);
+                while before.other.release(&ticket).await.is_err() {}
                 None
             }
             Err(returned) => Some(returned.guard),
         },
-        Verb::Adopt => domain.adopt(before.ticket.as_ref().expect("it was detached")).await.ok(),
+        Verb::Adopt => {
+            let ticket = before.ticket.expect("it was detached");
+            let adopted = domain.adopt(&ticket).await;
+            // Nobody but its owner may end what could not be adopted.
+            while adopted.is_err() && before.other.release(&ticket).await.is_err() {}
+            adopted.ok()
+        }
         Verb::TakeOver => lock.take_over().await.ok(),
         Verb::Break => {
             if let Ok(status) = domain.inspect(NAME).await
@@ -358,9 +364,7 @@ fn run(cell: &Cell) {
         world.guards.borrow_mut().iter_mut().for_each(Vec::clear);
         world.pass(100 * MS, &name).await;
         world.mine.gates.open();
-        // What is left of a ticket, nobody but its owner may end.
-        let rest = if matches!(cell.verb, Verb::Detach | Verb::Adopt) { TTL } else { TTL / 3 };
-        world.pass(rest, &name).await;
+        world.pass(TTL / 3, &name).await;
         for (store, which) in [(&world.here, "here"), (&world.there, "there"), (&world.outer, "outside")] {
             assert_eq!(store.seen(), (None, 0), "{name}: left {which}");
         }

@@ -1,5 +1,6 @@
 //! The conformance suite on every store: one fixture and one line each.
 
+mod cluster;
 mod doomed;
 mod examine;
 mod file;

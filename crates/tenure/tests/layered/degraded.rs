@@ -49,6 +49,35 @@ async fn fences_of_a_server_that_is_ahead_are_carried_over() {
     );
 }
 
+// R0.2: one that has lost everything, and whose clock is far behind, gives fences above those that the machine has seen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fences_grow_when_redis_is_back_empty_and_behind() {
+    let server = tenure_testkit::redis::RedisServer::builder().clock().start();
+    let scene = Scene { server, ..Scene::new() };
+    let (first, second) = (scene.peer(Degrade::Allow, LONG).await, scene.peer(Degrade::Never, LONG).await);
+    let mut last = 0;
+    for behind in [0, 3_600_000_000, 7_200_000_000] {
+        scene.server.kill();
+        let alone = first.acquire().await;
+        assert!(alone.degraded() && alone.fence().get() > last, "{} after {last}", alone.fence());
+        last = alone.fence().get();
+        alone.release().await.expect("to release");
+        scene.server.set_clock_offset(-behind);
+        scene.server.restart();
+        let guard = first.acquire_both(last).await;
+        last = guard.fence().get();
+        guard.release().await.expect("to release");
+        // One that has seen none of these.
+        while second.domain.health().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let guard = second.acquire().await;
+        assert!(guard.fence().get() > last, "{} after {last}", guard.fence());
+        last = guard.fence().get();
+        guard.release().await.expect("to release");
+    }
+}
+
 // R0.2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_is_cut_off_and_one_that_is_not_exclude_each_other() {
@@ -105,15 +134,20 @@ async fn without_leave_to_degrade_nobody_enters() {
 // R0.2: a silent server is gone on without, also before that is known.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_server_is_gone_on_without() {
-    let scene = Scene::new();
-    let peer = scene.peer(Degrade::Allow, LONG).await;
-    scene.server.stop();
-    let first = peer.acquire().await;
-    assert!(first.degraded());
-    let fence = first.fence().get();
-    first.release().await.expect("to release");
-    scene.server.cont();
-    drop(peer.acquire_both(fence).await);
+    for ttl in [LONG, Duration::from_secs(1)] {
+        let scene = Scene::new();
+        let peer = scene.peer(Degrade::Allow, ttl).await;
+        let both = peer.acquire().await;
+        scene.server.stop();
+        // Its answer may take a quarter of the ttl, and Redis gets a part of that.
+        both.release().await.expect("to release");
+        let alone = peer.acquire().await;
+        assert!(alone.degraded());
+        let fence = alone.fence().get();
+        alone.release().await.expect("to release");
+        scene.server.cont();
+        drop(peer.acquire_both(fence).await);
+    }
 }
 
 // R0.2: whoever waits in Redis, and holds the directory, has it alone when Redis goes away.

@@ -76,6 +76,7 @@ async fn a_lease_that_is_deleted_in_redis_is_lost() {
         guard.renew().await.expect("it is tracked");
         assert_eq!(scene.server.command(&["DEL", "tenure:orders/42"]).int(), 1);
         guard.lost().await;
-        drop(guard);
+        // While its way to Redis is there.
+        assert_eq!(guard.release().await.expect("an answer"), Release::Expired);
     }
 }

@@ -1,17 +1,21 @@
-//! Eight processes of one machine, some of which start without Redis, while it is killed, stopped, cut off and restarted: there is
-//! never more than one holder, and fences grow; and who must not go on without Redis does not enter while it is away.
+//! Eight processes of one machine, some of which start without Redis, while it is killed, stopped, cut off, one way as well, and restarted,
+//! and processes are killed: there is never more than one holder, and fences grow; and who must not go on without Redis does not
+//! enter while it is away.
+//!
+//! What is judged as that: a grant to a request that was made after Redis had gone away for its process, and before it was back. Whatever was
+//! asked before may have been granted in time.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use tenure::{Degrade, Domain, DomainUrl};
 use tenure_testkit::dice::Dice;
-use tenure_testkit::oracle::{Check, FencedFile, History, Recorder, Report, What};
-use tenure_testkit::redis::Proxy;
+use tenure_testkit::oracle::{Check, Counter, FencedFile, History, Recorder, Report, What};
+use tenure_testkit::redis::{Fault, Proxy};
 
 use crate::scene::{Peer, Scene};
 
@@ -21,10 +25,10 @@ const TTL: Duration = Duration::from_secs(1);
 /// The kind of fault in which Redis is out of reach for a process, or for all.
 const AWAY: &str = "away";
 
-/// How long harm is done.
+/// How long harm is done, in a test run; longer where that is asked for.
 fn length() -> Duration {
     let soak = std::env::var("TENURE_SOAK_SECONDS").map(|seconds| seconds.parse().expect("seconds"));
-    Duration::from_secs(soak.unwrap_or(10))
+    Duration::from_secs(soak.unwrap_or(8))
 }
 
 /// Every second one may go on without Redis.
@@ -52,6 +56,10 @@ impl World {
     }
 }
 
+fn id(number: usize, generation: usize) -> String {
+    format!("{}-{number}-{generation}", ["never", "allow"][number % 2])
+}
+
 struct Worker {
     child: Child,
     id: String,
@@ -64,7 +72,7 @@ impl Worker {
         if *is_split {
             url = url.replace("/locks", &format!("/locks-{number}"));
         }
-        let id = format!("{}-{number}-{generation}", ["never", "allow"][number % 2]);
+        let id = id(number, generation);
         let child = Command::new(std::env::current_exe().expect("a test binary"))
             .args(["--exact", "processes::a_process_that_works", "--ignored", "--nocapture"])
             .env("TENURE_LAYERED_URL", url)
@@ -95,13 +103,16 @@ impl Drop for Worker {
 async fn one_holder_on_the_machine_whatever_happens_to_redis() {
     let world = World::new(false);
     let history = torture(&world, length());
-    let report = Report::of(&history);
+    let report = Report::of(&history).updates();
     println!("{report}");
     report.assert_clean();
     let World { scene, proxies, .. } = &world;
     let degraded = std::fs::metadata(scene.machine.path().join("degraded")).map_or(0, |file| file.len());
     let (inside, outside) = entries(&history);
-    println!("{degraded} degraded grants; while Redis was away {inside:?}, else {outside:?}");
+    let (grants, faults) = (history.grants(), history.faults());
+    println!(
+        "{grants} grants, {degraded} degraded; {faults} faults; granted while Redis was away {inside:?}, else {outside:?}"
+    );
     assert_eq!(inside.get("never"), None, "nobody enters who must not go on without Redis");
     assert!(degraded > 0, "nobody went on without Redis");
     assert!(outside.contains_key("never"), "nobody held both");
@@ -130,8 +141,11 @@ fn torture(world: &World, length: Duration) -> History {
     for proxy in &proxies[..4] {
         proxy.cut();
     }
+    let names: Vec<String> = (0..4).map(|number| id(number, 0)).collect();
+    names.iter().for_each(|victim| log.fault(AWAY, Some(victim), None));
     let mut workers: Vec<Worker> = (0..PROCESSES).map(|number| Worker::start(world, number, 0)).collect();
     std::thread::sleep(Duration::from_millis(700));
+    names.iter().for_each(|victim| log.healed(AWAY, Some(victim), None));
     for proxy in &proxies[..4] {
         proxy.heal();
     }
@@ -140,7 +154,7 @@ fn torture(world: &World, length: Duration) -> History {
         let pause = Duration::from_millis(200 + dice.roll(700));
         let number = usize::try_from(dice.roll(PROCESSES as u64)).expect("a small number");
         let (victim, proxy) = (workers[number].id.clone(), &proxies[number]);
-        match dice.roll(5) {
+        match dice.roll(6) {
             0 => {
                 scene.server.kill();
                 log.fault(AWAY, None, None);
@@ -169,6 +183,14 @@ fn torture(world: &World, length: Duration) -> History {
                 log.healed(AWAY, Some(&victim), None);
                 proxy.heal();
             }
+            4 => {
+                // Commands arrive, and nothing comes back.
+                proxy.inject(Fault::Silence, u64::MAX, |_| true);
+                log.fault(AWAY, Some(&victim), None);
+                std::thread::sleep(pause);
+                log.healed(AWAY, Some(&victim), None);
+                proxy.clear();
+            }
             _ => {
                 log.killed(&victim);
                 workers[number].kill();
@@ -186,20 +208,25 @@ fn torture(world: &World, length: Duration) -> History {
         let status = worker.child.wait().expect("to bury it");
         assert!(status.success(), "{} ended with {status}", worker.id);
     }
+    if !world.is_split {
+        for name in NAMES {
+            Resource::open(scene.machine.path(), name).counter.record_final(&log).expect("a counter");
+        }
+    }
     History::read_dir(scene.machine.path().join("logs")).expect("the logs")
 }
 
 /// How many requests, by policy, were made and granted while Redis was away for whoever made them; and how many others were granted.
 fn entries(history: &History) -> (BTreeMap<String, usize>, BTreeMap<String, usize>) {
     let (mut inside, mut outside) = (BTreeMap::new(), BTreeMap::new());
-    // The whole spans, each with its victim: they do not overlap.
-    let (mut spans, mut begun) = (Vec::new(), None);
+    // The whole spans, each with its victim, or for all.
+    let (mut spans, mut begun) = (Vec::new(), BTreeMap::new());
     for event in history.events() {
         match &event.what {
-            What::Fault { victim, .. } => begun = Some((event.at, victim.clone())),
-            What::Healed { .. } => {
-                let (from, victim) = begun.take().expect("a fault that began");
-                spans.push((from, event.at, victim));
+            What::Fault { victim, .. } => drop(begun.insert(victim.clone(), event.at)),
+            What::Healed { victim, .. } => {
+                let from = begun.remove(victim).expect("a fault that began");
+                spans.push((from, event.at, victim.clone()));
             }
             _ => {}
         }
@@ -242,7 +269,7 @@ fn a_process_that_works() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let log = Recorder::in_dir(dir.join("logs"), &var("ID")).expect("a log");
-        let resources = NAMES.map(|name| FencedFile::open(dir.join(name), name).expect("a resource"));
+        let resources = NAMES.map(|name| Resource::open(&dir, name));
         let marks = OpenOptions::new().append(true).create(true).open(dir.join("degraded")).expect("a file");
         let (domain, mut dice) = (Domain::lazy(url).expect("a valid URL"), Dice(seed | 1));
         while !is_enough.load(std::sync::atomic::Ordering::SeqCst) {
@@ -253,12 +280,26 @@ fn a_process_that_works() {
     });
 }
 
+/// What is changed under the lock, with its fence and without.
+struct Resource {
+    fenced: FencedFile,
+    counter: Counter,
+}
+
+impl Resource {
+    fn open(dir: &Path, name: &str) -> Self {
+        let fenced = FencedFile::open(dir.join(name), name).expect("a resource");
+        let counter = Counter::open(dir.join(format!("{name}-count")), name).expect("a counter");
+        Resource { fenced, counter }
+    }
+}
+
 async fn work(
     domain: &Domain,
     log: &Recorder,
     dice: &mut Dice,
     which: usize,
-    resource: &FencedFile,
+    resource: &Resource,
     mut marks: &std::fs::File,
 ) {
     let name = NAMES[which];
@@ -278,7 +319,8 @@ async fn work(
     if guard.degraded() {
         marks.write_all(b".").expect("a file");
     }
-    let _ = resource.write(fence, log).expect("a resource");
+    let _ = resource.fenced.write(fence, log).expect("a resource");
+    let reading = resource.counter.read(log).expect("a counter");
     let hold = if dice.roll(25) == 0 { 500 + dice.roll(1_500) } else { 1 + dice.roll(30) };
     let over = Instant::now() + Duration::from_millis(hold);
     while Instant::now() < over {
@@ -290,6 +332,9 @@ async fn work(
             () = tokio::time::sleep(Duration::from_millis(hold.min(50))) => {}
         }
         log.renewed(name, fence, || guard.remaining());
+    }
+    if guard.is_held() {
+        reading.write_next().expect("a counter");
     }
     log.released(name, fence);
     match dice.roll(2) {

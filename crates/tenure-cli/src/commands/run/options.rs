@@ -15,7 +15,8 @@ use crate::args::{Domain, Patience, Terms, Voice};
 Waits until nobody else holds NAME, runs COMMAND, gives NAME back, and exits as COMMAND did.
 When the lease is lost, COMMAND is stopped before anybody else can get NAME.
 
-COMMAND gets TENURE_NAME, TENURE_FENCE and TENURE_WAITED_MS, and no TENURE_URL.
+COMMAND gets TENURE_NAME, TENURE_FENCE and TENURE_WAITED_MS, and no TENURE_URL;
+TENURE_DEGRADED=1 where only this machine is excluded.
 Durations: 30, .5, 500ms, 30s, 2m30s, 1h."
 )]
 pub(crate) struct Run {

@@ -1,6 +1,7 @@
 //! `tenure doctor`: each thing that makes a store unfit is done to a real one, is found, and is no longer found once the remedy was applied.
 
 mod directory;
+mod layered;
 mod permissions;
 mod sentinel;
 mod server;

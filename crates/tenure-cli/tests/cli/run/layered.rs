@@ -66,3 +66,34 @@ fn a_server_that_goes_away_during_the_run_is_told_once_and_the_command_goes_on()
     assert_eq!(status(&place)["degraded"], true);
     assert_eq!(status(&place)["outcome"], "exited");
 }
+
+// R0.2, R4.2: whoever looks sees who holds it, in whichever store that is.
+#[test]
+fn others_see_who_holds_it_with_redis_and_without() {
+    let place = Place::on_redis();
+    for is_away in [false, true] {
+        if is_away {
+            place.server().kill();
+        }
+        let url = url(&place, "allow");
+        drop(fs::remove_file(place.path("pid")));
+        drop(fs::remove_file(place.path("go")));
+        let running = start(
+            &place,
+            "allow",
+            &["--label", "nightly"],
+            "echo $$ > pid; while ! [ -e go ]; do sleep .02; done",
+        );
+        place.pid("pid");
+        let seen = place.end(&["status", "--json", "--url", &url, "name"]);
+        let status: Value = serde_json::from_str(&seen.stdout).expect("a line of JSON");
+        assert_eq!(
+            (status["state"].as_str(), status["holder"]["label"].as_str()),
+            (Some("held"), Some("nightly"))
+        );
+        let listed = place.end(&["ls", "--url", &url]);
+        assert!(listed.code == 0 && listed.stdout.contains("nightly"), "{listed:?}");
+        fs::write(place.path("go"), "").expect("a file");
+        assert_eq!(running.finish().code, 0);
+    }
+}

@@ -15,6 +15,7 @@ pub struct ClusterBuilder {
     settings: Vec<(String, String)>,
     password: Option<String>,
     has_tls: bool,
+    has_clock: bool,
 }
 
 impl Default for ClusterBuilder {
@@ -24,6 +25,7 @@ impl Default for ClusterBuilder {
             settings: Vec::new(),
             password: None,
             has_tls: false,
+            has_clock: false,
         }
     }
 }
@@ -57,6 +59,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// The wall clock of each can be moved.
+    #[must_use]
+    pub fn clock(mut self) -> Self {
+        self.has_clock = true;
+        self
+    }
+
     /// Starts them, and returns when they know of each other.
     ///
     /// # Panics
@@ -85,6 +94,9 @@ impl ClusterBuilder {
             .config("repl-ping-replica-period", "1");
         if authority.is_some() {
             builder = builder.config("tls-cluster", "yes");
+        }
+        if self.has_clock {
+            builder = builder.clock();
         }
         if let Some(password) = &self.password {
             builder = builder.config("requirepass", password).config("masterauth", password);

@@ -19,7 +19,7 @@ const MANY: usize = 1_024;
 const LONG: Duration = Duration::from_secs(30);
 
 /// One bid.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Standing {
     /// Its place in the inner queue.
     pub(super) inner: Option<u64>,
@@ -36,6 +36,8 @@ pub(super) struct Standing {
     pub(super) is_spent: bool,
     /// Until then a request which the outer store did not answer may take the name there.
     pub(super) haunted_until: Option<Moment>,
+    /// The token of a ticket that it replaced inside alone: outside that one has the name.
+    pub(super) replaced: Option<Token>,
     /// How long its lease lasts.
     pub(super) ttl: Duration,
 }
@@ -59,13 +61,14 @@ struct Known {
 
 impl Bids {
     pub(super) fn standing(&self, token: &Token) -> Standing {
-        self.0.lock().standings.get(token).map(|(standing, _)| *standing).unwrap_or_default()
+        self.0.lock().standings.get(token).map(|(standing, _)| standing.clone()).unwrap_or_default()
     }
 
     /// Changes where a bid stands; one of which nothing is known is not remembered.
     pub(super) fn change(&self, token: &Token, now: Moment, change: impl FnOnce(&mut Standing)) {
         let mut known = self.0.lock();
-        let mut standing = known.standings.get(token).map(|(standing, _)| *standing).unwrap_or_default();
+        let mut standing =
+            known.standings.get(token).map(|(standing, _)| standing.clone()).unwrap_or_default();
         change(&mut standing);
         if standing == Standing::default() {
             known.standings.remove(token);

@@ -50,9 +50,11 @@ impl Pair {
             Err(error) => return Err(error),
         };
         let Some(fence) = outer else {
+            let replaced = if let Op::Adopt { from, .. } = &op { Some(from.clone()) } else { None };
             let reply = self.inside(name, self.with(name, op, 0, false)).await?;
             if let Reply::Granted { .. } = reply {
                 self.holds_alone(&token, ttl);
+                self.bids.change(&token, sent, |standing| standing.replaced = replaced);
             }
             return Ok(reply);
         };

@@ -26,7 +26,7 @@ use self::bids::Bids;
 use super::{Answer, Backend, Capability, Grant, Pending, Sink};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
-use crate::finding::Finding;
+use crate::finding::{Finding, Verdict};
 use crate::name::{Name, NameMap};
 use crate::owner::{Session, Token};
 use crate::record::{Op, Reply};
@@ -41,6 +41,8 @@ struct Pair {
     /// The stores know it by a weak reference.
     _ear: Arc<dyn Sink>,
     degrade: Degrade,
+    /// How long a command may take, where that is set.
+    timeout: Option<Duration>,
     clock: Clock,
     bids: Bids,
     /// For what goes on in the background, and keeps nothing open.
@@ -56,6 +58,7 @@ impl Layered {
         outer: Arc<dyn Backend>,
         ear: Arc<dyn Sink>,
         degrade: Degrade,
+        timeout: Option<Duration>,
         clock: Clock,
     ) -> Self {
         let (bids, is_away) = (Bids::default(), AtomicBool::new(false));
@@ -64,6 +67,7 @@ impl Layered {
             outer,
             _ear: ear,
             degrade,
+            timeout,
             clock,
             bids,
             this: this.clone(),
@@ -128,9 +132,10 @@ impl Backend for Layered {
     fn examine(&self) -> Pending<Vec<Finding>> {
         let pair = Arc::clone(&self.0);
         Pending::Later(Box::pin(async move {
-            let mut findings = pair.inner.examine().await?;
-            findings.extend(pair.outer.examine().await?);
-            Ok(findings)
+            let inside = pair.inner.examine().await.unwrap_or_else(|error| vec![unfit(&error)]);
+            let outside = pair.outer.examine().await.unwrap_or_else(|error| vec![pair.missing(&error)]);
+            let inside = inside.into_iter().map(|finding| finding.of("inner"));
+            Ok(inside.chain(outside.into_iter().map(|finding| finding.of("outer"))).collect())
         }))
     }
 
@@ -159,7 +164,21 @@ impl Backend for Layered {
     }
 }
 
+fn unfit(error: &Error) -> Finding {
+    Finding::of_error(Verdict::Unfit, error)
+}
+
 impl Pair {
+    /// What it means that the outer store can't be examined.
+    fn missing(&self, error: &Error) -> Finding {
+        let mut finding = unfit(error);
+        if self.may_go_on_without(error) {
+            finding.verdict = Verdict::Doubtful;
+            finding.reason += ": locks exclude the processes of this machine only";
+        }
+        finding
+    }
+
     /// Whether what was asked of the outer store is done without it.
     fn may_go_on_without(&self, error: &Error) -> bool {
         self.degrade == Degrade::Allow && error.kind() == ErrorKind::Unavailable

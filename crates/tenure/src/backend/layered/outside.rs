@@ -25,6 +25,7 @@ pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// How long a request is minded that was sent before the outer store's clock was known, and does not say when it is too late.
 const LONGEST_GHOST: Duration = Duration::from_secs(10);
+const UNKNOWN_TTL: Duration = Duration::from_secs(2);
 /// What clocks may be off where the end of a ghost is waited for.
 const SLACK: Duration = Duration::from_millis(10);
 
@@ -68,11 +69,16 @@ impl Pair {
     }
 
     /// As [`outside`](Self::outside), but that what is gone after an answer that did not come was given back by that request.
-    pub(super) async fn release_outside(&self, name: &Name, op: Op) -> Result<Reply, Error> {
+    pub(super) async fn release_outside(
+        &self,
+        name: &Name,
+        op: Op,
+        silence: Duration,
+    ) -> Result<Reply, Error> {
         if self.degrade == Degrade::Never {
             return self.seen(self.ask_outside(name, op, None).await);
         }
-        let limit = self.clock.now() + LONGEST_SILENCE;
+        let limit = self.clock.now() + silence;
         self.seen(match self.ask_outside(name, op.clone(), Some(limit)).await {
             Err(error) if error.may_have_run() && self.clock.now() < limit => {
                 let again = self.ask_outside(name, op, Some(limit)).await;
@@ -154,11 +160,14 @@ impl Pair {
         let ghost = standing.haunted_until.map(|until| until + SLACK).filter(|until| now < *until);
         let is_clear = was_answered || (standing.began_alone && standing.haunted_until.is_none());
         let Ok(runtime) = Handle::try_current() else { return };
-        if is_clear && ghost.is_none() {
+        if is_clear && ghost.is_none() && standing.replaced.is_none() {
             return;
         }
         let (pair, name, ttl) = (self.this.clone(), name.clone(), standing.ttl);
         runtime.spawn(async move {
+            if let Some(replaced) = standing.replaced {
+                leave_until(&pair, &name, &replaced, now, ttl).await;
+            }
             if !is_clear {
                 leave_until(&pair, &name, &token, now, ttl).await;
             }
@@ -166,6 +175,13 @@ impl Pair {
                 leave_until(&pair, &name, &token, ghost, ttl).await;
             }
         });
+    }
+
+    /// How long the outer store may be silent where a lease lasts for `ttl`: for half of the time that whoever asked waits. Where the ttl is not
+    /// known, as that of a ticket, a short one is assumed.
+    pub(super) fn silence(&self, ttl: Duration) -> Duration {
+        let ttl = if ttl.is_zero() { UNKNOWN_TTL } else { ttl };
+        (self.timeout.unwrap_or(ttl / 4) / 2).min(LONGEST_SILENCE)
     }
 
     /// How long whoever asked waits for an answer.

@@ -80,7 +80,7 @@ impl Pair {
 
     async fn renew(&self, name: &Name, token: &Token, ttl: Duration, op: Op) -> Result<Reply, Error> {
         let sent = self.clock.now();
-        let is_proven = match self.outside(name, op.clone(), ttl / 8).await {
+        let is_proven = match self.outside(name, op.clone(), self.silence(ttl)).await {
             Ok(Reply::Done) => true,
             Ok(Reply::NotHeld { holder }) if self.outlives_outer(token, holder.as_ref()) => false,
             Ok(reply) => return Ok(reply),
@@ -112,7 +112,8 @@ impl Pair {
 
     async fn release(&self, name: &Name, token: Token, used: u64) -> Result<Reply, Error> {
         let op = || Op::Release { token: token.clone(), used };
-        let outer = match self.release_outside(name, op()).await {
+        let silence = self.silence(self.bids.standing(&token).ttl);
+        let outer = match self.release_outside(name, op(), silence).await {
             Ok(reply) => Some(reply),
             Err(error) if self.may_go_on_without(&error) => None,
             Err(error) => return Err(error),

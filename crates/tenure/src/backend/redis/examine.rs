@@ -5,6 +5,7 @@
 //! commands for whoever administrates the server: the user of the URL need not be allowed to do them.
 
 mod checks;
+pub(super) mod cluster;
 mod facts;
 mod remedy;
 mod replicas;
@@ -19,6 +20,7 @@ use self::facts::Facts;
 use self::remedy::Remedies;
 use super::Redis;
 use super::client::{Asker, Client};
+use super::connect::Connector;
 use super::replicas::Acknowledgement;
 use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
 use crate::backend::{Backend as _, Sink};
@@ -39,31 +41,49 @@ pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> 
     let store =
         format!("server at {} answered all questions in {}", connector.address(), shown(start.elapsed()));
     let mut findings = vec![Finding::fit("store", store)];
-    findings.push(checks::version(&facts));
-    findings.push(checks::role(&facts));
-    findings.extend(checks::cluster(&facts));
-    findings.push(checks::encryption(connector));
-    findings.push(checks::user(&facts, connector, &remedies));
-    findings.extend(checks::info(&facts, &remedies));
-    findings.extend(facts.clock.map(|clock| checks::clock(&clock)));
-    findings.extend(checks::eviction(&facts, &remedies));
-    findings.extend(checks::persistence(&facts, &remedies));
-    if let Some(sentinels) = connector.sentinels() {
-        findings.push(sentinels::finding(sentinels, &sentinels.ask_each(|_| false).await));
-    }
     let needed = client.ear.acknowledgement.as_ref().map(Acknowledgement::needed);
     let rehearsal = Rehearsal::play(&client, facts.replicas().max(needed.unwrap_or(0))).await;
     let acknowledged = rehearsal.acknowledged;
-    findings.extend(match needed {
+    let replicas = match needed {
         Some(needed) if rehearsal.rehearsed.lease.is_ok() => {
             Some(replicas::demanded(&facts, needed, acknowledged, connector, &remedies))
         }
         _ => replicas::undemanded(&facts, acknowledged, &remedies),
-    });
-    findings.extend(checks::connections(&facts, &remedies));
+    };
+    let mut beside = Vec::new();
+    if let Some(sentinels) = connector.sentinels() {
+        beside.push(sentinels::finding(sentinels, &sentinels.ask_each(|_| false).await));
+    }
+    beside.extend(replicas);
+    let mut of_server = of_server(&facts, connector, &remedies, beside);
+    // What it is comes first, and what matters least last.
+    let listing = of_server.pop();
+    findings.extend(of_server.drain(..2));
+    findings.extend(checks::cluster(&facts, connector));
+    findings.push(checks::encryption(connector));
+    findings.extend(of_server);
     findings.extend(rehearsal.findings(&remedies));
-    findings.push(checks::listing(&facts, &remedies));
+    findings.extend(listing);
     Ok(findings)
+}
+
+/// What is to be said of each server, and of those beside it.
+fn of_server(
+    facts: &Facts,
+    connector: &Connector,
+    remedies: &Remedies,
+    beside: Vec<Finding>,
+) -> Vec<Finding> {
+    let mut findings = vec![checks::version(facts), checks::role(facts)];
+    findings.push(checks::user(facts, connector, remedies));
+    findings.extend(checks::info(facts, remedies));
+    findings.extend(facts.clock.map(|clock| checks::clock(&clock)));
+    findings.extend(checks::eviction(facts, remedies));
+    findings.extend(checks::persistence(facts, remedies));
+    findings.extend(beside);
+    findings.extend(checks::connections(facts, remedies));
+    findings.push(checks::listing(facts, remedies));
+    findings
 }
 
 /// A lease that was played through.

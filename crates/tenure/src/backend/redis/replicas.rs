@@ -67,12 +67,14 @@ impl Acknowledgement {
         loop {
             let asked = self.needed();
             let mut waiting = redis::pipe();
+            call.ask(&mut waiting);
             waiting.add_command(call.keep_fence());
             waiting.cmd("WAIT").arg(asked).arg(millis);
             if self.wanted == Replicas::All {
                 waiting.cmd("INFO").arg("replication");
             }
-            let outcome = |answers| self.outcome(answers, patience);
+            let asking = usize::from(call.is_asking);
+            let outcome = |answers| self.outcome(answers, asking, patience);
             let outcome = self.witness(line).ask(line, &self.connector, patience, &waiting, outcome).await;
             // There turned out to be more of them, which were not waited for.
             let is_more = |short: &Shortage| short.needed() > asked && short.acknowledged() >= asked;
@@ -90,18 +92,25 @@ impl Acknowledgement {
         }
     }
 
-    fn outcome(&self, answers: RedisResult<Vec<Value>>, patience: Duration) -> Result<(), Error> {
+    fn outcome(
+        &self,
+        answers: RedisResult<Vec<Value>>,
+        asking: usize,
+        patience: Duration,
+    ) -> Result<(), Error> {
         let answers = answers.map_err(|error| fault::of_command(&error))?;
         let is_refusal = |answer: &&Value| matches!(answer, Value::ServerError(_));
         if let Some(Value::ServerError(refusal)) = answers.iter().find(is_refusal) {
             let error = fault::refused(refusal);
-            // The script was executed, whatever comes after it.
-            return Err(if error.is_transient() { Error::unanswered(error.to_string()) } else { error });
+            // The script was executed, whatever comes after it; also where the fence is on its way to another node.
+            let passes = error.is_transient() || ["MOVED", "ASK"].contains(&refusal.code());
+            return Err(if passes { Error::unanswered(error.to_string()) } else { error });
         }
+        let answers = answers.get(asking..).unwrap_or_default();
         let replicas = answers.get(2).and_then(string).and_then(connected);
         replicas.into_iter().for_each(|replicas| self.saw(replicas));
         let needed = self.needed();
-        match &answers[..] {
+        match answers {
             [Value::Int(1), Value::Int(acknowledged), ..] if acknowledged.cast_unsigned() >= needed => Ok(()),
             [Value::Int(1), Value::Int(acknowledged), ..] => {
                 self.count_again();

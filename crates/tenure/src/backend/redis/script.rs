@@ -121,6 +121,16 @@ impl Call {
         &self.lock
     }
 
+    /// The moment of the server's clock after which it refuses the call, if there is one.
+    pub(super) fn not_after(&self) -> Option<u64> {
+        match &self.op {
+            Op::Acquire { not_after, .. } | Op::Adopt { not_after, .. } | Op::TakeOver { not_after, .. } => {
+                Some(*not_after)
+            }
+            _ => None,
+        }
+    }
+
     /// The same for a server whose clock is ahead of the one that the moments in it are of, by so many µs.
     pub(super) fn for_clock_ahead(&mut self, micros: i64) {
         if let Op::Acquire { not_after, .. } | Op::Adopt { not_after, .. } | Op::TakeOver { not_after, .. } =

@@ -10,28 +10,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, PushInfo, PushKind, Value};
+use redis::{PushInfo, PushKind, Value};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::super::client::Asker;
 use super::super::connect::Connector;
-use super::super::link::Pace;
-use super::super::{fault, grant};
+use super::super::grant;
+use super::listening::Listening;
 use super::router::Router;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::name::Name;
 use crate::sync::Mutex;
 
 /// How long a channel outlives its last waiter.
 const LINGER: Duration = Duration::from_secs(10);
 /// How many are subscribed in one go.
-const AT_ONCE: usize = 128;
+pub(super) const AT_ONCE: usize = 128;
 
 /// The channels of one session at one node.
 pub(in super::super) struct Channels {
-    connector: Arc<Connector>,
+    pub(super) connector: Arc<Connector>,
     asker: Arc<Asker>,
     router: Weak<Router>,
     /// The node's number.
@@ -45,7 +44,7 @@ struct State {
     /// There is one who listens.
     is_listening: bool,
     bell: Option<Arc<Bell>>,
-    /// The user may not subscribe.
+    /// Why it can't be subscribed.
     refusal: Option<Error>,
 }
 
@@ -65,13 +64,13 @@ enum Phase {
 
 /// Rung when there is something to do.
 #[derive(Default)]
-struct Bell {
-    notify: Notify,
-    is_broken: AtomicBool,
+pub(super) struct Bell {
+    pub(super) notify: Notify,
+    pub(super) is_broken: AtomicBool,
 }
 
 impl Bell {
-    fn broke(&self) {
+    pub(super) fn broke(&self) {
         self.is_broken.store(true, Ordering::Release);
         self.notify.notify_one();
     }
@@ -79,9 +78,9 @@ impl Bell {
 
 /// What is to be said to the server.
 #[derive(Default)]
-struct Changes {
-    wanted: Vec<String>,
-    idle: Vec<String>,
+pub(super) struct Changes {
+    pub(super) wanted: Vec<String>,
+    pub(super) idle: Vec<String>,
 }
 
 impl Channels {
@@ -125,7 +124,7 @@ impl Channels {
             return;
         }
         drop(state);
-        let listening = Listening { channels: Arc::downgrade(self), has_ended: false };
+        let listening = Listening::new(self);
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(listening.run())),
             Err(_) => drop(listening),
@@ -143,7 +142,7 @@ impl Channels {
     }
 
     /// Ends when nobody has waited for a while. In one step: whoever waits from now on begins a new one.
-    fn ends_when_idle(&self) -> bool {
+    pub(super) fn ends_when_idle(&self) -> bool {
         let mut state = self.state.lock();
         let is_idle = state.channels.values().all(|channel| channel.last_wait.elapsed() > LINGER);
         if is_idle {
@@ -153,7 +152,7 @@ impl Channels {
     }
 
     /// What has changed since it was last asked for. What is idle is forgotten.
-    fn changes(&self) -> Changes {
+    pub(super) fn changes(&self) -> Changes {
         let (mut state, mut changes) = (self.state.lock(), Changes::default());
         state.channels.retain(|name, channel| {
             let is_idle = channel.last_wait.elapsed() > LINGER;
@@ -170,12 +169,12 @@ impl Channels {
         changes
     }
 
-    fn begin(&self, bell: Arc<Bell>) {
+    pub(super) fn begin(&self, bell: Arc<Bell>) {
         self.state.lock().bell = Some(bell);
     }
 
     /// Nothing stands any longer.
-    fn broke(&self, is_listening: bool) {
+    pub(super) fn broke(&self, is_listening: bool) {
         let mut state = self.state.lock();
         state.bell = None;
         state.is_listening = is_listening;
@@ -184,14 +183,14 @@ impl Channels {
         self.rouse();
     }
 
-    fn refused(&self, error: Error) {
+    pub(super) fn refused(&self, error: Error) {
         tracing::warn!(target: "tenure", %error, "redis does not let waiters subscribe; they ask again and again instead");
         *self.state.lock() = State { refusal: Some(error), ..State::default() };
         self.rouse();
     }
 
     /// What was asked for and does not stand was refused, or may have been. Whoever still waits wants it again.
-    fn forget_asked(&self) {
+    pub(super) fn forget_asked(&self) {
         self.state.lock().channels.retain(|_, channel| channel.phase != Phase::Asked);
         self.router.upgrade().into_iter().for_each(|router| router.look_again());
     }
@@ -210,7 +209,7 @@ impl Channels {
         }
     }
 
-    fn heard(&self, push: &PushInfo) {
+    pub(super) fn heard(&self, push: &PushInfo) {
         let [Value::BulkString(channel), rest @ ..] = &push.data[..] else { return };
         let Ok(channel) = std::str::from_utf8(channel) else { return };
         match (&push.kind, rest) {
@@ -255,130 +254,4 @@ impl Drop for Channels {
             bell.broke();
         }
     }
-}
-
-/// Keeps the connection while a channel is wanted. Whoever finds one under way leaves it alone, so there is one at a time.
-struct Listening {
-    channels: Weak<Channels>,
-    has_ended: bool,
-}
-
-impl Listening {
-    async fn run(mut self) {
-        let mut pace = Pace::new();
-        while let Some(channels) = self.channels.upgrade() {
-            if channels.ends_when_idle() {
-                break;
-            }
-            let (connector, bell) = (Arc::clone(&channels.connector), Arc::new(Bell::default()));
-            let connection = match connect(&channels, &bell).await {
-                Ok(connection) => connection,
-                Err(error) => {
-                    tracing::debug!(target: "tenure", %error, "grants can't be heard");
-                    drop(channels);
-                    pace.rest().await;
-                    continue;
-                }
-            };
-            channels.begin(Arc::clone(&bell));
-            drop(channels);
-            pace.begin();
-            let ended = self.listen(connection, &bell, connector.timeout).await;
-            let Some(channels) = self.channels.upgrade() else { break };
-            match ended {
-                Ended::Idle => break,
-                Ended::Refused(error) => {
-                    channels.refused(error);
-                    break;
-                }
-                Ended::Broken => channels.broke(true),
-            }
-            drop(channels);
-            pace.rest_if_short().await;
-        }
-        self.has_ended = true;
-    }
-
-    /// Says what has changed, and asks for a sign of life where nothing has.
-    async fn listen(&self, mut connection: MultiplexedConnection, bell: &Bell, timeout: Duration) -> Ended {
-        let mut is_rung = true;
-        loop {
-            if bell.is_broken.load(Ordering::Acquire) {
-                return Ended::Broken;
-            }
-            let Some(channels) = self.channels.upgrade() else { return Ended::Idle };
-            if channels.ends_when_idle() {
-                return Ended::Idle;
-            }
-            let changes = channels.changes();
-            drop(channels);
-            let mut commands = Pipeline::new();
-            for (verb, names) in [("SUNSUBSCRIBE", &changes.idle), ("SSUBSCRIBE", &changes.wanted)] {
-                for name in names {
-                    commands.cmd(verb).arg(name);
-                }
-            }
-            if commands.is_empty() && !is_rung {
-                commands.add_command(ping());
-            }
-            if !commands.is_empty() {
-                let sent = connection.send_packed_commands(&commands, 0, commands.len());
-                let answers = match tokio::time::timeout(timeout, sent).await {
-                    Ok(Ok(answers)) => answers,
-                    _ => return Ended::Broken,
-                };
-                let refusals = answers.iter().filter_map(|answer| match answer {
-                    Value::ServerError(refusal) => Some(refusal),
-                    _ => None,
-                });
-                let mut refusals =
-                    refusals.map(|refusal| (refusal.code() == "MOVED", fault::refused(refusal)));
-                match refusals.next() {
-                    Some((false, error)) if error.kind() == ErrorKind::Denied => {
-                        return Ended::Refused(error);
-                    }
-                    Some(_) => {
-                        self.channels.upgrade().into_iter().for_each(|channels| channels.forget_asked());
-                    }
-                    None => {}
-                }
-                if changes.wanted.len() == AT_ONCE {
-                    continue;
-                }
-            }
-            is_rung = tokio::time::timeout(timeout / 2, bell.notify.notified()).await.is_ok();
-        }
-    }
-}
-
-impl Drop for Listening {
-    /// Dropped before its end: its runtime is going down. Whoever waits on another one begins anew.
-    fn drop(&mut self) {
-        if !self.has_ended
-            && let Some(channels) = self.channels.upgrade()
-        {
-            channels.broke(false);
-        }
-    }
-}
-
-enum Ended {
-    Idle,
-    Broken,
-    Refused(Error),
-}
-
-fn ping() -> Cmd {
-    let mut ping = Cmd::new();
-    ping.arg("PING");
-    ping
-}
-
-async fn connect(channels: &Arc<Channels>, bell: &Arc<Bell>) -> Result<MultiplexedConnection, Error> {
-    let (told, rung) = (Arc::downgrade(channels), Arc::clone(bell));
-    let hear = move |push: PushInfo| match push.kind {
-        PushKind::Disconnection => rung.broke(),
-        _ => drop(told.upgrade().map(|channels| channels.heard(&push))),
-    };
-    channels.connector.join(hear).await
 }

@@ -13,7 +13,7 @@ use crate::url::HostPort;
 
 /// The slots of one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Range {
+pub(in super::super) struct Range {
     pub(super) first: u16,
     pub(super) last: u16,
     pub(super) master: HostPort,
@@ -22,7 +22,7 @@ pub(super) struct Range {
 
 /// All of them, as one node has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Map {
+pub(in super::super) struct Map {
     pub(super) ranges: Vec<Range>,
     /// Grows with every failover and every slot that moves.
     pub(super) epoch: u64,
@@ -37,7 +37,7 @@ impl Map {
     }
 
     /// Every address in it.
-    pub(super) fn hosts(&self) -> impl Iterator<Item = &HostPort> {
+    pub(in super::super) fn hosts(&self) -> impl Iterator<Item = &HostPort> {
         self.ranges.iter().flat_map(|range| std::iter::once(&range.master).chain(&range.replicas))
     }
 }

@@ -5,7 +5,8 @@
 //! has the name now.
 
 pub(super) mod channels;
-mod examine;
+mod inquiry;
+mod listening;
 mod map;
 mod node;
 mod route;
@@ -16,12 +17,12 @@ mod together;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use self::node::Node;
-use self::router::Router;
+pub(super) use self::node::Node;
+pub(super) use self::router::Router;
 use super::client::{Asker, Failure};
 use super::keys::Keys;
 use super::script::Call;
-use super::{PIPELINE, TRACKED_AFTER, scan};
+use super::{PIPELINE, TRACKED_AFTER, examine, scan};
 use crate::backend::{Answer, Backend, Capability, Pending, Sink};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
@@ -56,7 +57,7 @@ impl Cluster {
         }))
     }
 
-    async fn connect(router: Arc<Router>, must_be_there: bool) -> Result<Self, Error> {
+    pub(super) async fn connect(router: Arc<Router>, must_be_there: bool) -> Result<Self, Error> {
         match router.ask().await {
             Err(error) if must_be_there || error.kind() != ErrorKind::Unavailable => return Err(error),
             Err(_) => router.look_again(),
@@ -72,6 +73,13 @@ impl Cluster {
             Some(error) => Err(error),
             None => Ok(Cluster(router)),
         }
+    }
+}
+
+impl Cluster {
+    /// Who has the name, as far as is known.
+    pub(super) fn owner_of(&self, name: &Name) -> Option<Arc<Node>> {
+        self.0.owner_of(name)
     }
 }
 
@@ -174,7 +182,7 @@ impl Backend for Cluster {
         if let Err(error) = self.session().check_process() {
             return Pending::now(Err(error));
         }
-        Pending::Later(Box::pin(examine::examine(Arc::clone(&self.0))))
+        Pending::Later(Box::pin(examine::cluster::examine(Arc::clone(&self.0))))
     }
 
     fn forget(&self, name: &Name) -> Pending<()> {

@@ -8,17 +8,18 @@ use super::super::connect::Connector;
 use super::super::ear::Ear;
 use super::super::hearing::Hearing;
 use super::super::replicas::Acknowledgement;
+use super::super::sentinel::shown;
 use super::channels::Channels;
 use super::router::Router;
 use crate::url::{HostPort, Replicas};
 
 /// A client of it, which connects as long as it lives.
-pub(super) struct Node {
+pub(in super::super) struct Node {
     /// No other node of this domain has it, also not the same one later.
     pub(super) number: u64,
     pub(super) host: HostPort,
     pub(super) born: Instant,
-    pub(super) client: Client,
+    pub(in super::super) client: Client,
 }
 
 impl Node {
@@ -36,6 +37,11 @@ impl Node {
         let hearing = Hearing::OfEach(Channels::new(theirs, ours, router.clone(), number));
         let ear = Ear::new(Arc::clone(asker), hearing, router, acknowledgement);
         Arc::new(Node { number, host, born: Instant::now(), client: Client::begin(connector, ear) })
+    }
+
+    /// What to call it in a message.
+    pub(in super::super) fn address(&self) -> String {
+        shown(&self.host)
     }
 
     /// Counts the connections of all nodes that there ever were.

@@ -1,26 +1,27 @@
 //! One request's way to the node that has its slot.
 //!
 //! A node that does not have it names another, and was not asked in vain: nothing was executed. The same goes for one that is about to give
-//! the slot away and has some of its keys (`TRYAGAIN`), and for a cluster that is down: these are told as refusals that pass, and asked again
-//! above. Only where a node can't be reached is the map waited for, because then another may have its slots by now.
+//! the slot away and has some of its keys (`TRYAGAIN`), which is asked again for a while, and for a cluster that is down: these are told as
+//! refusals that pass, and asked again above. Only where a node can't be reached is the map waited for, because then another may have its slots by now.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::ServerError;
+use tokio::runtime::Handle;
 
 use super::super::client::Failure;
 use super::super::fault;
 use super::super::script::Call;
-use super::super::sentinel::shown;
 use super::map::{Redirect, redirect};
 use super::node::Node;
 use super::router::Router;
 use super::slot::slot;
 use crate::backend::Answer;
+use crate::backoff::jittered;
 use crate::error::Error;
 
 /// How often a request is sent on.
@@ -28,45 +29,73 @@ const MOST_HOPS: u32 = 16;
 /// How long it is waited for somebody else to have the slots of a node that is out of reach.
 const LONGEST_SEARCH: Duration = Duration::from_millis(200);
 
+/// How soon a request is sent again whose slot has its keys on both sides: a slot is moved in milliseconds, unless it is large.
+const ON_BOTH_SIDES: Duration = Duration::from_millis(10);
+/// How long that goes on from here.
+const LONGEST_MOVE: Duration = Duration::from_millis(200);
+/// How soon a lease is verified again whose key is in a slot that is being moved.
+const ON_ITS_WAY: Duration = Duration::from_millis(200);
+
 impl Router {
     /// Executes one call, wherever its slot is. The node is the one that executed it.
     pub(super) async fn execute(&self, mut call: Call) -> Result<(Answer, Arc<Node>), Error> {
-        let slot = slot(call.lock());
+        let (slot, start) = (slot(call.lock()), Instant::now());
         let mut node = self.wait_for_owner(slot).await?;
-        let mut offset = node.client.offset();
-        for _ in 0..MOST_HOPS {
-            let next = match self.reach(slot, &node, call.is_asking).await {
-                Ok(()) => match node.client.execute(&call).await {
-                    Ok(mut answer) => {
-                        if call.is_asking {
-                            // By the clock of a node that does not have the slot yet.
-                            answer.server = None;
-                        }
-                        return Ok((answer, node));
-                    }
-                    Err(Failure::Error(error)) => {
-                        self.look_again();
-                        return Err(error);
-                    }
-                    Err(Failure::Refused(refusal)) => self.follow(slot, &node, &refusal, &mut call)?,
-                },
-                Err(error) => {
-                    call.is_asking = false;
-                    self.successor(slot, &node, error).await?
-                }
-            };
-            node = next;
+        let (mut offset, mut hops) = (node.client.offset(), 0);
+        // Half of the time that whoever asked has: it is to be told why, and not to give up on an answer.
+        let left = call.not_after().zip(node.client.server_now()).map(|(end, now)| end.saturating_sub(now));
+        let patience = left.map_or(LONGEST_MOVE, |left| LONGEST_MOVE.min(Duration::from_micros(left / 2)));
+        while hops < MOST_HOPS {
+            if let Err(error) = self.reach(slot, &node, call.is_asking).await {
+                call.is_asking = false;
+                node = self.successor(slot, &node, error).await?;
+                hops += 1;
+                continue;
+            }
             // It may not have been connected to before.
-            if self.reach(slot, &node, call.is_asking).await.is_ok()
-                && let (Some(before), Some(now)) = (offset, node.client.offset())
-            {
+            if let (Some(before), Some(now)) = (offset, node.client.offset()) {
                 call.for_clock_ahead(now - before);
                 offset = Some(now);
             }
+            let refusal = match node.client.execute(&call).await {
+                Ok(mut answer) => {
+                    if call.is_asking {
+                        // By the clock of a node that does not have the slot yet.
+                        answer.server = None;
+                        self.verify_later(&call);
+                    }
+                    return Ok((answer, node));
+                }
+                Err(Failure::Error(error)) => {
+                    self.look_again();
+                    return Err(error);
+                }
+                Err(Failure::Refused(refusal)) => refusal,
+            };
+            if refusal.code() == "TRYAGAIN" && start.elapsed() < patience {
+                tokio::time::sleep(jittered(ON_BOTH_SIDES)).await;
+                call.is_asking = false;
+                node = self.wait_for_owner(slot).await?;
+                continue;
+            }
+            node = self.follow(slot, &node, &refusal, &mut call)?;
+            hops += 1;
         }
         Err(Error::not_yet(format!(
             "nodes of the cluster sent a request for slot {slot} on {MOST_HOPS} times; try again when they agree who has it"
         )))
+    }
+
+    /// Changes to a key are not told where it is asked for before its slot has arrived: that is made up for soon.
+    fn verify_later(&self, call: &Call) {
+        let (name, sink) = (self.asker.keys.name(call.lock()), self.asker.sink.clone());
+        let (Some(name), true, Ok(runtime)) = (name, call.is_renewal(), Handle::try_current()) else {
+            return;
+        };
+        runtime.spawn(async move {
+            tokio::time::sleep(ON_ITS_WAY).await;
+            sink.upgrade().into_iter().for_each(|sink| sink.doubt(&name));
+        });
     }
 
     /// Who has the slot. It need not be known yet, or nobody may have it.
@@ -106,7 +135,7 @@ impl Router {
             Poll::Pending => left.as_mut().poll(cx).map(|()| {
                 Err(Error::not_yet(format!(
                     "{} gave its slots away while it was connected to; try again",
-                    shown(&node.host)
+                    node.address()
                 )))
             }),
         });
@@ -141,14 +170,14 @@ impl Router {
             "TRYAGAIN" => Error::not_yet(format!(
                 "slot {slot} is being moved from one node to another, and has its keys on both; try again when it has arrived, or \
                  end a move that broke off: `redis-cli --cluster fix {}`",
-                shown(&node.host)
+                node.address()
             )),
             "CLUSTERDOWN" => {
                 self.look_again();
                 let said = refusal.details().unwrap_or_default();
                 Error::not_yet(format!(
                     "cluster is down ({said}); bring its masters back, or see `redis-cli --cluster check {}`",
-                    shown(&node.host)
+                    node.address()
                 ))
             }
             "READONLY" => {

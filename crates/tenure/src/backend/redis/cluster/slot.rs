@@ -5,13 +5,24 @@ pub(super) const SLOTS: u16 = 16_384;
 
 /// The slot of a lock's key, and of its side keys and channels, which carry it as their tag. It has no tag of its own.
 pub(super) fn slot(lock: &str) -> u16 {
-    let crc = lock.bytes().fold(0u16, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
-        })
-    });
-    crc % SLOTS
+    let step = |crc: u16, byte: u8| (crc << 8) ^ CRC[usize::from((crc >> 8) as u8 ^ byte)];
+    lock.bytes().fold(0, step) % SLOTS
 }
+
+/// CRC-16/XMODEM, for each byte.
+static CRC: [u16; 256] = {
+    let (mut table, mut byte) = ([0; 256], 0);
+    while byte < 256 {
+        let (mut crc, mut bit) = ((byte as u16) << 8, 0);
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {

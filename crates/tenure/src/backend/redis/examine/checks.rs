@@ -50,13 +50,13 @@ pub(super) fn role(facts: &Facts) -> Finding {
 }
 
 /// Names have other slots than ours on such a server, and it sends clients elsewhere for them.
-pub(super) fn cluster(facts: &Facts) -> Option<Finding> {
+pub(super) fn cluster(facts: &Facts, connector: &Connector) -> Option<Finding> {
     (facts.number("cluster_enabled") == Some(1)).then(|| {
         Finding::unfit(
             "cluster",
             "it is part of a cluster, which sends clients on to other servers for most names",
         )
-        .remedy("use a server with `cluster-enabled no`: this version of tenure has no redis+cluster://")
+        .remedy(format!("write redis+cluster://{} in the URL", connector.address()))
     })
 }
 

@@ -126,7 +126,7 @@ fn lag(line: &str) -> Option<u64> {
 }
 
 /// The value of a setting: a map of one from RESP3 on, else a list of two.
-fn setting(answer: &Value) -> Option<String> {
+pub(super) fn setting(answer: &Value) -> Option<String> {
     let value = match answer {
         Value::Map(pairs) => &pairs.first()?.1,
         Value::Array(parts) => parts.get(1)?,

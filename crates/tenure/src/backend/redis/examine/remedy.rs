@@ -9,9 +9,16 @@ use super::super::keys::Keys;
 const COMMANDS: &str = "+evalsha +eval +time +get +set +del +exists +pttl +pexpire +zadd +zrem +zrange +zrevrange +zrank +zscore +zcard \
                         +hset +hget +hdel +publish +subscribe +scan +info +hello +ping '+client|tracking' '+client|caching'";
 
+/// On a cluster, where channels are sharded and nodes are asked who has which slots.
+const ON_A_CLUSTER: [(&str, &str); 2] = [
+    ("+publish +subscribe", "+spublish +ssubscribe +sunsubscribe"),
+    ("+hello", "+hello +asking '+cluster|slots' '+cluster|info'"),
+];
+
 /// Lines for a shell, for this server and this user.
 pub(super) struct Remedies {
     cli: String,
+    is_cluster: bool,
     prefix: String,
     user: String,
 }
@@ -29,7 +36,12 @@ impl Remedies {
             _ => "redis-cli".to_owned(),
         };
         let user = quoted(user.unwrap_or("default"));
-        Remedies { cli, prefix: keys.prefix().to_owned(), user }
+        Remedies { cli, is_cluster: false, prefix: keys.prefix().to_owned(), user }
+    }
+
+    /// For a node of a cluster. It must be typed for each of them.
+    pub(super) fn for_cluster(connector: &Connector, keys: &Keys, user: Option<&str>) -> Self {
+        Remedies { is_cluster: true, ..Remedies::new(connector, keys, user) }
     }
 
     /// Sets one setting after the other.
@@ -43,11 +55,13 @@ impl Remedies {
     pub(super) fn permit(&self, refusal: &str) -> String {
         let pattern = |before: &str| quoted(&format!("{before}{}*", self.prefix));
         let rules = if refusal.contains("channel") {
-            pattern("&")
+            pattern(if self.is_cluster { "&{" } else { "&" })
         } else if refusal.contains(" key") {
             format!("{} {}", pattern("~"), pattern("~{"))
         } else {
-            COMMANDS.to_owned()
+            let replace = |rules: String, (one, all): &(&str, &str)| rules.replace(one, all);
+            let changes = if self.is_cluster { &ON_A_CLUSTER[..] } else { &[] };
+            changes.iter().fold(COMMANDS.to_owned(), replace)
         };
         format!("{} acl setuser {} {rules}", self.cli, self.user)
     }

@@ -1,0 +1,164 @@
+//! Whether a cluster is fit to hold locks: what is asked of one server is asked of every master, and the worst of each is said. A lease is
+//! played through once, on whichever node has its name.
+
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use super::super::client::Asker;
+use super::super::cluster::{Cluster, Node, Router};
+use super::super::server::{field, string};
+use super::facts::{Facts, setting};
+use super::remedy::Remedies;
+use super::{Rehearsal, checks, of_server, replicas};
+use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
+use crate::backend::{Backend as _, Sink};
+use crate::error::Error;
+use crate::finding::Finding;
+use crate::owner::Session;
+
+const CHECK: &str = "cluster";
+const SLOTS: u64 = 16_384;
+
+/// Looks at everything.
+pub(in super::super) async fn examine(router: Arc<Router>) -> Result<Vec<Finding>, Error> {
+    let (start, masters) = (Instant::now(), router.masters());
+    let mut looked = Vec::new();
+    let mut away = Vec::new();
+    for node in &masters {
+        match look(node, &router).await {
+            Ok(found) => looked.push((node.address(), found)),
+            Err(error) => away.push(format!("{} does not answer ({error})", node.address())),
+        }
+    }
+    let Some(first) = masters.iter().find(|node| node.client.link.standing().is_some()) else {
+        let error = router.failure().unwrap_or_else(|| Error::unavailable(away.join(", ")));
+        return Err(error);
+    };
+    let connector = &first.client.link.connector;
+    let remedies = Remedies::for_cluster(connector, &router.asker.keys, connector.user());
+    let mut findings = vec![match away.is_empty() {
+        true => Finding::fit(
+            "store",
+            format!("{} masters answered all questions in {}", masters.len(), shown(start.elapsed())),
+        ),
+        false => {
+            Finding::unfit("store", away.join(", ")).remedy("bring it back, or its replica into its place")
+        }
+    }];
+    findings.push(cluster(first, &router).await?);
+    findings.push(checks::encryption(connector));
+    findings.extend(worst(looked));
+    findings.extend(Rehearsal::on_cluster(&router).await.findings(&remedies));
+    Ok(findings)
+}
+
+/// One master.
+async fn look(node: &Node, router: &Router) -> Result<Vec<Finding>, Error> {
+    let mut line = node.client.link.line().await?;
+    let facts = Facts::ask(&mut line, &router.asker.keys).await?;
+    let connector = &node.client.link.connector;
+    let user = facts.user.as_deref().or(connector.user());
+    let remedies = Remedies::for_cluster(connector, &router.asker.keys, user);
+    let beside = replicas::undemanded(&facts, None, &remedies).into_iter().collect();
+    Ok(of_server(&facts, connector, &remedies, beside))
+}
+
+/// Of each check the worst, and on which of them, where they differ.
+fn worst(looked: Vec<(String, Vec<Finding>)>) -> Vec<Finding> {
+    let mut all: Vec<(Finding, bool, String)> = Vec::new();
+    for (address, found) in looked {
+        for finding in found {
+            match all.iter_mut().find(|(known, ..)| known.check == finding.check) {
+                None => all.push((finding, false, address.clone())),
+                Some((known, differs, whose)) => {
+                    *differs |= known.reason != finding.reason;
+                    if finding.verdict > known.verdict {
+                        (*known, *whose) = (finding, address.clone());
+                    }
+                }
+            }
+        }
+    }
+    let said = all.into_iter().map(|(mut finding, differs, whose)| {
+        if differs {
+            finding.reason = format!("{whose}: {}", finding.reason);
+        }
+        finding
+    });
+    said.collect()
+}
+
+/// The cluster as a whole, as one of its masters has it.
+async fn cluster(node: &Node, router: &Router) -> Result<Finding, Error> {
+    let mut line = node.client.link.line().await?;
+    let mut questions = redis::pipe();
+    questions.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("NODES");
+    questions.cmd("CONFIG").arg("GET").arg("cluster-node-timeout");
+    let answers = line.connection.send_packed_commands(&questions, 0, 3).await;
+    let answers = answers.map_err(|error| super::super::fault::of_command(&error))?;
+    let text = |nth: usize| answers.get(nth).and_then(string).unwrap_or_default();
+    let (info, nodes) = (text(0), text(1));
+    let replaced = answers
+        .get(2)
+        .and_then(setting)
+        .map(|ms| format!("; a master that is silent for {ms} ms is replaced"));
+    let number = |name: &str| field(info, name).and_then(|number| number.parse::<u64>().ok());
+    let (map, fix) = (router.map(), format!("redis-cli --cluster fix {}", node.address()));
+    let masters = router.masters().len();
+    let replicas = map.hosts().collect::<std::collections::HashSet<_>>().len().saturating_sub(masters);
+    let covered = number("cluster_slots_ok").unwrap_or(SLOTS);
+    let is_moving = nodes.lines().any(|line| line.contains("->-") || line.contains("-<-"));
+    Ok(match field(info, "cluster_state") {
+        Some(state) if state != "ok" => {
+            Finding::unfit(CHECK, format!("its state is {state}: {covered} of {SLOTS} slots are served"))
+                .remedy(fix)
+        }
+        _ if covered < SLOTS => {
+            let reason =
+                format!("{covered} of {SLOTS} slots are served: names in the others can't be locked");
+            Finding::unfit(CHECK, reason).remedy(fix)
+        }
+        _ if is_moving => {
+            let reason =
+                "a slot is being moved: until it has arrived, its names can't be acquired or released";
+            Finding::doubtful(CHECK, reason)
+                .remedy(format!("wait for it, or end a move that broke off: `{fix}`"))
+        }
+        _ => Finding::fit(
+            CHECK,
+            format!("{masters} masters, {replicas} replicas, all slots{}", replaced.unwrap_or_default()),
+        ),
+    })
+}
+
+impl Rehearsal {
+    async fn on_cluster(router: &Arc<Router>) -> Self {
+        Rehearsal::try_on_cluster(router).await.unwrap_or_else(|error| Rehearsal {
+            rehearsed: Rehearsed { lease: Err(error), hand_over: None, loss: None },
+            unheard: None,
+            untracked: None,
+            acknowledged: None,
+        })
+    }
+
+    async fn try_on_cluster(router: &Arc<Router>) -> Result<Self, Error> {
+        let (deaf, ear, name) = (Arc::new(Ear::default()), Arc::new(Ear::default()), rehearsal::name());
+        let (holder, waiter) = (another(router, &deaf).await?, another(router, &ear).await?);
+        let rehearsed = rehearse(&name, &holder, &waiter, &ear).await;
+        // If that is refused, so was the lease.
+        drop(holder.forget(&name).await);
+        let nodes = |of: &Cluster| of.owner_of(&name);
+        let unheard = nodes(&waiter).and_then(|node| node.client.ear.hearing.refusal());
+        let unheard = unheard.map(|error| error.to_string());
+        let unheard = unheard.or_else(|| nodes(&holder)?.client.unpublished().cloned());
+        let untracked = nodes(&waiter).and_then(|node| node.client.server()?.tracking_refused.clone());
+        Ok(Rehearsal { rehearsed, unheard, untracked, acknowledged: None })
+    }
+}
+
+/// Another client of the same cluster.
+async fn another(router: &Router, ear: &Arc<Ear>) -> Result<Cluster, Error> {
+    let sink: Weak<dyn Sink> = Arc::<Ear>::downgrade(ear);
+    let (keys, clock) = (router.asker.keys.clone(), router.asker.clock.clone());
+    Cluster::connect(router.another(Asker::new(Session::random(), keys, clock, sink, false))?, true).await
+}

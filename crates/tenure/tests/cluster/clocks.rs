@@ -1,0 +1,71 @@
+//! Nodes whose clocks differ: what one of them said of the time is not taken for the time of another.
+
+use std::time::Duration;
+
+use tenure_testkit::redis::Cluster;
+
+use crate::scene::{NAME, PATIENCE, open, slot, turns, until, until_waiting};
+
+const AHEAD: i64 = 3_600_000_000;
+
+// B1, rules 4 and 6 of waiting: an hour forth, and an hour back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_moves_to_another_time() {
+    let cluster = Cluster::builder().node_timeout(Duration::from_secs(60)).clock().start();
+    let slot = slot(&cluster, NAME);
+    let (home, away) = (cluster.master_of(slot), cluster.another_than(slot));
+    away.set_clock_offset(AHEAD);
+    let (one, other) = (open(&cluster).await, open(&cluster).await);
+    let mut last = turns([&one, &other], NAME, 4).await;
+    for to in [away, home, away] {
+        let held = one.lock(NAME).acquire().await.expect("a cluster");
+        let waits = tokio::spawn({
+            let other = other.clone();
+            async move { other.lock(NAME).acquire().await.expect("a cluster") }
+        });
+        until_waiting(&one, NAME, 1).await;
+        cluster.move_slot(slot, to);
+        // The first request is sent on, and is not taken for one that comes an hour late.
+        let attempt = one.lock(NAME).try_acquire().await.expect("a cluster");
+        assert!(!attempt.is_acquired());
+        until("the waiter listens there", async || {
+            !to.command(&["PUBSUB", "SHARDCHANNELS", "*"]).items().is_empty()
+        })
+        .await;
+        assert!(held.is_held() && held.fence() > last);
+        last = held.fence();
+        held.release().await.expect("a cluster");
+        let next = tokio::time::timeout(PATIENCE, waits).await.expect("its turn").expect("no panic");
+        assert!(next.is_held() && next.fence() > last, "fences go on, whatever the clock says");
+        assert!(next.remaining() <= Duration::from_secs(2));
+        last = next.fence();
+        next.release().await.expect("a cluster");
+        last = last.max(turns([&one, &other], NAME, 4).await);
+    }
+}
+
+// Rule 6 of waiting: a request that is sent on carries the moment after which it is refused, by the clock of whoever gets it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_sent_on_is_not_late() {
+    let cluster = Cluster::builder().node_timeout(Duration::from_secs(60)).clock().start();
+    let slot = slot(&cluster, NAME);
+    let away = cluster.another_than(slot);
+    away.set_clock_offset(AHEAD);
+    let calls = || {
+        let stats = away.command(&["INFO", "commandstats"]).text();
+        let calls = |verb: &str| {
+            let start = format!("cmdstat_{verb}:calls=");
+            let line = stats.lines().find_map(|line| line.strip_prefix(&start).map(str::to_owned));
+            line.and_then(|line| line.split(',').next()?.parse::<u64>().ok()).unwrap_or(0)
+        };
+        // By its hash, and whole where it is not known.
+        (calls("evalsha"), calls("eval"))
+    };
+    let domain = open(&cluster).await;
+    domain.lock(NAME).run(async |_| ()).await.expect("a cluster");
+    cluster.move_slot(slot, away);
+    assert_eq!(calls(), (0, 0));
+    let attempt = domain.lock(NAME).try_acquire().await.expect("a cluster");
+    assert!(attempt.is_acquired());
+    assert_eq!(calls(), (1, 1), "once, and not once more because it came late");
+}
