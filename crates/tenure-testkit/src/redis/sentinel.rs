@@ -3,7 +3,9 @@
 //! It takes about two seconds until they know of each other, and as long until they have replaced a master; so a test does several
 //! things with one.
 
-use super::builder::Builder;
+mod builder;
+
+pub use self::builder::TrioBuilder;
 use super::server::RedisServer;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,106 +14,6 @@ use std::time::{Duration, Instant};
 const SERVICE: &str = "main";
 /// More than a busy machine needs.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What the servers and Sentinels are to be like.
-#[derive(Debug, Clone)]
-pub struct TrioBuilder {
-    down_after: Duration,
-    password: Option<String>,
-    sentinel_password: Option<String>,
-    has_tls: bool,
-    is_ranked: bool,
-}
-
-impl Default for TrioBuilder {
-    fn default() -> Self {
-        let down_after = Duration::from_secs(1);
-        TrioBuilder { down_after, password: None, sentinel_password: None, has_tls: false, is_ranked: false }
-    }
-}
-
-impl TrioBuilder {
-    /// So long a master may be silent before it is replaced; a second, unless this says otherwise.
-    #[must_use]
-    pub fn down_after(mut self, silence: Duration) -> Self {
-        self.down_after = silence;
-        self
-    }
-
-    /// The servers want a password.
-    #[must_use]
-    pub fn password(mut self, password: &str) -> Self {
-        self.password = Some(password.into());
-        self
-    }
-
-    /// The Sentinels want a password.
-    #[must_use]
-    pub fn sentinel_password(mut self, password: &str) -> Self {
-        self.sentinel_password = Some(password.into());
-        self
-    }
-
-    /// Servers and Sentinels speak TLS with everyone, with certificates of one authority.
-    #[must_use]
-    pub fn tls(mut self) -> Self {
-        self.has_tls = true;
-        self
-    }
-
-    /// Of two replicas the one that was started first is promoted, and not the one that has received most.
-    #[must_use]
-    pub fn ranked(mut self) -> Self {
-        self.is_ranked = true;
-        self
-    }
-
-    /// Starts them, and returns when they know of each other.
-    ///
-    /// # Panics
-    /// When there is no redis-server, or they do not find each other.
-    #[must_use]
-    pub fn start(self) -> Trio {
-        let authority = self.has_tls.then(|| RedisServer::builder().tls().start());
-        let plain = || RedisServer::builder().certified_by(authority.as_ref());
-        let data = |rank: &str| {
-            let builder = match &self.password {
-                Some(password) => plain().config("requirepass", password).config("masterauth", password),
-                None => plain(),
-            };
-            let builder = builder.config("repl-ping-replica-period", "1");
-            if self.is_ranked { builder.config("replica-priority", rank) } else { builder }
-        };
-        let port = |server: &RedisServer| if self.has_tls { server.tls_port() } else { server.port() };
-        let master = data("10").start();
-        let at = format!("127.0.0.1 {}", port(&master));
-        let announced = |builder: Builder| builder.config("replicaof", &at).start();
-        let servers = [master, announced(data("20")), announced(data("30"))];
-        let sentinel = || {
-            let mut builder = plain()
-                .sentinel()
-                .config("sentinel", &format!("monitor {SERVICE} {at} 2"))
-                .config(
-                    "sentinel",
-                    &format!("down-after-milliseconds {SERVICE} {}", self.down_after.as_millis()),
-                )
-                .config("sentinel", &format!("failover-timeout {SERVICE} 3000"))
-                .config("sentinel", &format!("parallel-syncs {SERVICE} 2"));
-            if let Some(password) = &self.password {
-                builder = builder.config("sentinel", &format!("auth-pass {SERVICE} {password}"));
-            }
-            if let Some(password) = &self.sentinel_password {
-                let among = format!("sentinel-pass {password}");
-                builder = builder.config("requirepass", password).config("sentinel", &among);
-            }
-            builder.start()
-        };
-        let sentinels = [sentinel(), sentinel(), sentinel()];
-        let trio = Trio { sentinels, servers, authority, has_tls: self.has_tls, is_ranked: self.is_ranked };
-        trio.wait_until_complete();
-        trio
-    }
-}
 
 /// Three Sentinels, and three servers of which one is the master. They die with this value, and with this process.
 #[derive(Debug)]
