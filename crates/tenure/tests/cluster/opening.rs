@@ -1,7 +1,7 @@
 //! From a URL with some nodes to a cluster, and what is wrong on the way.
 
 use tenure::{Domain, Error, ErrorKind, Verdict};
-use tenure_testkit::redis::{Cluster, RedisServer};
+use tenure_testkit::redis::{Cluster, RedisServer, Reply};
 
 use crate::scene::{NAME, key, patient, slot, until};
 
@@ -68,6 +68,34 @@ async fn one_node_that_answers_is_enough() {
     assert!(reason("cluster").starts_with("3 masters, 3 replicas, all slots"), "{}", reason("cluster"));
     assert!(reason("hand-over").contains("told"), "{}", reason("hand-over"));
     assert!(domain.list("tenure/doctor").await.expect("a cluster").is_empty());
+}
+
+// R0.6: nodes name each other by address, by host, or by port alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_found_by_whatever_name_they_have() {
+    let cluster = patient();
+    let slot = slot(&cluster, NAME);
+    let seed = format!("redis+cluster://127.0.0.1:{}", cluster.nodes()[0].port());
+    for (kind, named) in [("ip", "127.0.0.1:"), ("hostname", "localhost:"), ("unknown-endpoint", ":")] {
+        for node in cluster.nodes() {
+            node.command(&["CONFIG", "SET", "cluster-announce-hostname", "localhost"]);
+            node.command(&["CONFIG", "SET", "cluster-preferred-endpoint-type", kind]);
+        }
+        let other = cluster.another_than(slot);
+        let moved = |node: &RedisServer| match node.command(&["GET", &key(NAME)]) {
+            Reply::Error(said) => said.split(' ').nth(2).unwrap_or_default().to_owned(),
+            other => format!("{other:?}"),
+        };
+        until("they know their names", async || moved(other).starts_with(named)).await;
+        let domain = Domain::open(&seed).await.expect("a seed");
+        for name in ["a", "b", "c", "d", "e"] {
+            domain.lock(name).run(async |_| ()).await.expect("a cluster");
+        }
+        let held = domain.lock(NAME).acquire().await.expect("a cluster");
+        cluster.move_slot(slot, other);
+        held.renew().await.expect("it is sent on");
+        held.release().await.expect("a cluster");
+    }
 }
 
 // R0.6

@@ -156,4 +156,26 @@ mod tests {
         }
         assert_eq!(range(&Value::Array(vec![Value::Int(0), Value::Int(5)]), &asked), None);
     }
+
+    #[test]
+    fn whoever_is_named_is_asked() {
+        let said = |text: &str| match redis::parse_redis_value(format!("-{text}\r\n").as_bytes()) {
+            Ok(Value::ServerError(refusal)) => redirect(&refusal, &at("asked.example", 6379)),
+            other => panic!("{other:?}"),
+        };
+        for (text, host) in [
+            ("10.0.0.7:7000", "10.0.0.7"),
+            ("node.example:7000", "node.example"),
+            (":7000", "asked.example"),
+            ("?:7000", "asked.example"),
+            ("fd00::7:7000", "fd00::7"),
+            ("[fd00::7]:7000", "fd00::7"),
+        ] {
+            assert_eq!(said(&format!("MOVED 3999 {text}")), Some(Redirect::Moved(at(host, 7000))));
+            assert_eq!(said(&format!("ASK 3999 {text}")), Some(Redirect::Ask(at(host, 7000))));
+        }
+        for other in ["MOVED", "MOVED 3999", "MOVED 3999 host", "TRYAGAIN 3999 host:1", "ERR 1 host:1"] {
+            assert_eq!(said(other), None, "{other}");
+        }
+    }
 }

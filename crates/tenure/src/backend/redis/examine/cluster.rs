@@ -1,11 +1,15 @@
 //! Whether a cluster is fit to hold locks: what is asked of one server is asked of every master, and the worst of each is said. A lease is
 //! played through once, on whichever node has its name.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use redis::Cmd;
+
 use super::super::client::Asker;
 use super::super::cluster::{Cluster, Node, Router};
+use super::super::fault;
 use super::super::server::{field, string};
 use super::facts::{Facts, setting};
 use super::remedy::Remedies;
@@ -88,47 +92,56 @@ fn worst(looked: Vec<(String, Vec<Finding>)>) -> Vec<Finding> {
     said.collect()
 }
 
-/// The cluster as a whole, as one of its masters has it.
+/// The cluster as a whole, as one of its masters has it; and which slots are on their way, as each of them has it.
 async fn cluster(node: &Node, router: &Router) -> Result<Finding, Error> {
     let mut line = node.client.link.line().await?;
     let mut questions = redis::pipe();
-    questions.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("NODES");
-    questions.cmd("CONFIG").arg("GET").arg("cluster-node-timeout");
-    let answers = line.connection.send_packed_commands(&questions, 0, 3).await;
-    let answers = answers.map_err(|error| super::super::fault::of_command(&error))?;
-    let text = |nth: usize| answers.get(nth).and_then(string).unwrap_or_default();
-    let (info, nodes) = (text(0), text(1));
-    let replaced = answers
-        .get(2)
-        .and_then(setting)
-        .map(|ms| format!("; a master that is silent for {ms} ms is replaced"));
-    let number = |name: &str| field(info, name).and_then(|number| number.parse::<u64>().ok());
-    let (map, fix) = (router.map(), format!("redis-cli --cluster fix {}", node.address()));
-    let masters = router.masters().len();
-    let replicas = map.hosts().collect::<std::collections::HashSet<_>>().len().saturating_sub(masters);
-    let covered = number("cluster_slots_ok").unwrap_or(SLOTS);
-    let is_moving = nodes.lines().any(|line| line.contains("->-") || line.contains("-<-"));
+    questions.cmd("CLUSTER").arg("INFO").cmd("CONFIG").arg("GET").arg("cluster-node-timeout");
+    let answers = line.connection.send_packed_commands(&questions, 0, 2).await;
+    let answers = answers.map_err(|error| fault::of_command(&error))?;
+    let info = answers.first().and_then(string).unwrap_or_default();
+    let replaced = answers.get(1).and_then(setting);
+    let replaced = replaced.map(|ms| format!("; a master that is silent for {ms} ms is replaced"));
+    let covered = field(info, "cluster_slots_ok").and_then(|slots| slots.parse().ok()).unwrap_or(SLOTS);
+    let fix = format!("redis-cli --cluster fix {}", node.address());
     Ok(match field(info, "cluster_state") {
         Some(state) if state != "ok" => {
-            Finding::unfit(CHECK, format!("its state is {state}: {covered} of {SLOTS} slots are served"))
-                .remedy(fix)
+            let reason = format!("its state is {state}: {covered} of {SLOTS} slots are served");
+            Finding::unfit(CHECK, reason).remedy(fix)
         }
         _ if covered < SLOTS => {
             let reason =
                 format!("{covered} of {SLOTS} slots are served: names in the others can't be locked");
             Finding::unfit(CHECK, reason).remedy(fix)
         }
-        _ if is_moving => {
+        _ if is_moving(router).await => {
             let reason =
                 "a slot is being moved: until it has arrived, its names can't be acquired or released";
             Finding::doubtful(CHECK, reason)
                 .remedy(format!("wait for it, or end a move that broke off: `{fix}`"))
         }
-        _ => Finding::fit(
-            CHECK,
-            format!("{masters} masters, {replicas} replicas, all slots{}", replaced.unwrap_or_default()),
-        ),
+        _ => {
+            let (map, masters) = (router.map(), router.masters().len());
+            let replicas = map.hosts().collect::<HashSet<_>>().len().saturating_sub(masters);
+            let replaced = replaced.unwrap_or_default();
+            Finding::fit(CHECK, format!("{masters} masters, {replicas} replicas, all slots{replaced}"))
+        }
     })
+}
+
+/// Whether a slot is on its way. Each node tells of its own, if it may be asked.
+async fn is_moving(router: &Router) -> bool {
+    let mut question = Cmd::new();
+    question.arg("CLUSTER").arg("NODES");
+    for node in router.masters() {
+        let Some(mut line) = node.client.link.standing() else { continue };
+        let answer = line.connection.send_packed_command(&question).await;
+        let nodes = answer.as_ref().ok().and_then(string).unwrap_or_default();
+        if nodes.contains("->-") || nodes.contains("-<-") {
+            return true;
+        }
+    }
+    false
 }
 
 impl Rehearsal {
