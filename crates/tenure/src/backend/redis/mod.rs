@@ -95,8 +95,8 @@ impl Redis {
         let cautious = acknowledgement.is_some().then(|| Arc::new(Cautious(sink.clone())) as Arc<dyn Sink>);
         let told = cautious.as_ref().map_or_else(|| sink.clone(), Arc::downgrade);
         let subscription = Subscription::new(theirs, ours, session.id(), told);
-        let (offset, server) = (AtomicI64::new(i64::MIN), Mutex::new(None));
-        let ear = Arc::new(Ear { keys, sink, subscription, acknowledgement, server, clock, offset });
+        let (offset, server, met) = (AtomicI64::new(i64::MIN), Mutex::new(None), Mutex::new(None));
+        let ear = Arc::new(Ear { keys, sink, subscription, acknowledgement, server, met, clock, offset });
         let listener: Arc<dyn Listener> = Arc::clone(&ear) as _;
         let link = Link::open(connector, listener, must_be_there).await?;
         Ok(Redis(Arc::new(Client { session, ear, link, _cautious: cautious, unpublished: OnceLock::new() })))
@@ -186,7 +186,7 @@ impl Backend for Redis {
     }
 
     fn run(&self) -> Option<Run> {
-        let (server, since) = self.0.ear.server.lock().clone()?;
+        let (server, since) = self.0.ear.met.lock().clone()?;
         let age = || match server.uptime {
             Some(uptime) => uptime + self.0.ear.clock.now().since(since),
             None => Duration::MAX,
@@ -375,8 +375,10 @@ struct Ear {
     subscription: Arc<Subscription>,
     /// What replicas must do before a grant counts.
     acknowledgement: Option<Acknowledgement>,
-    /// The server that was last connected to, and when.
-    server: Mutex<Option<(Arc<Server>, Moment)>>,
+    /// The server that was last connected to.
+    server: Mutex<Option<Arc<Server>>>,
+    /// The same, and when that was; known before it is asked anything.
+    met: Mutex<Option<(Arc<Server>, Moment)>>,
     clock: Clock,
     /// The server's clock, less ours, in µs, as the last answer showed it; `MIN` before there was one.
     offset: AtomicI64,
@@ -390,7 +392,7 @@ impl Ear {
     }
 
     fn server(&self) -> Option<Arc<Server>> {
-        self.server.lock().as_ref().map(|(server, _)| Arc::clone(server))
+        self.server.lock().clone()
     }
 }
 
@@ -415,6 +417,10 @@ impl Listener for Ear {
         }
     }
 
+    fn meets(&self, server: &Arc<Server>) {
+        *self.met.lock() = Some((Arc::clone(server), self.clock.now()));
+    }
+
     fn connected(&self, server: &Arc<Server>) {
         // Also the first request on a connection can say when it is too late to be executed (rule 6 of waiting).
         if let Some(time) = server.time {
@@ -423,8 +429,8 @@ impl Listener for Ear {
         if let (Some(acknowledgement), Some(replicas)) = (&self.acknowledgement, server.replicas) {
             acknowledgement.saw(replicas);
         }
-        let before = self.server.lock().replace((Arc::clone(server), self.clock.now()));
-        match before.map(|(before, _)| before) {
+        let before = self.server.lock().replace(Arc::clone(server));
+        match before {
             None => {
                 tracing::debug!(target: "tenure", server = server.description(), "connected to redis");
                 for warning in server.warnings() {
