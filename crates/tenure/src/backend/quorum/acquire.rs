@@ -387,6 +387,9 @@ impl Attempt<'_> {
     /// Makes a lease of a majority of grants: their highest fence is on a majority, and there is time left. `None` without a majority.
     async fn finish(&mut self) -> Result<Option<Reply>, Error> {
         let (group, majority) = (Arc::clone(self.group), self.group.majority());
+        // A server may have been restarted between being asked and answering.
+        self.youths = group.youths();
+        self.count_votes();
         let grants: Vec<_> = tally::granted(&self.round, &self.votes).collect();
         if grants.len() < majority {
             return Ok(None);

@@ -40,6 +40,9 @@ impl Group {
                 || self.members.len() - not_held < self.majority()
         };
         round.until(&self.clock, limit, is_decided).await;
+        // A server may have been restarted between being asked and answering.
+        let youths = self.youths();
+        let votes: Vec<_> = (0..self.members.len()).map(|it| youths[it].is_none() && !lost.has(it)).collect();
         let grants: Vec<_> = tally::granted(&round, &votes).collect();
         let not_held = Held::count(&round, |_| true).not_held;
         if grants.len() < self.majority() {

@@ -24,8 +24,10 @@ pub(super) struct Ear {
     router: Weak<Router>,
     /// What replicas must do before a grant counts.
     pub(super) acknowledgement: Option<Acknowledgement>,
-    /// The server that was last connected to, and when.
-    server: Mutex<Option<(Arc<Server>, Moment)>>,
+    /// The server that was last connected to.
+    server: Mutex<Option<Arc<Server>>>,
+    /// The same, and when that was; known before it is asked anything.
+    met: Mutex<Option<(Arc<Server>, Moment)>>,
     /// The server's clock, less ours, in µs, as the last answer showed it; `MIN` before there was one.
     pub(super) offset: AtomicI64,
 }
@@ -37,8 +39,8 @@ impl Ear {
         router: Weak<Router>,
         acknowledgement: Option<Acknowledgement>,
     ) -> Arc<Self> {
-        let (server, offset) = (Mutex::new(None), AtomicI64::new(i64::MIN));
-        Arc::new(Ear { asker, hearing, router, acknowledgement, server, offset })
+        let (server, met, offset) = (Mutex::new(None), Mutex::new(None), AtomicI64::new(i64::MIN));
+        Arc::new(Ear { asker, hearing, router, acknowledgement, server, met, offset })
     }
 
     /// The server's clock was at this when it answered.
@@ -48,12 +50,12 @@ impl Ear {
     }
 
     pub(super) fn server(&self) -> Option<Arc<Server>> {
-        self.server.lock().as_ref().map(|(server, _)| Arc::clone(server))
+        self.server.lock().clone()
     }
 
     /// The run of that server, and how old it is if it may have forgotten something before.
     pub(super) fn run(&self) -> Option<Run> {
-        let (server, since) = self.server.lock().clone()?;
+        let (server, since) = self.met.lock().clone()?;
         let age = || match server.uptime {
             Some(uptime) => uptime + self.asker.clock.now().since(since),
             None => Duration::MAX,
@@ -88,6 +90,10 @@ impl Listener for Ear {
         self.router.upgrade().into_iter().for_each(|router| router.look_again());
     }
 
+    fn meets(&self, server: &Arc<Server>) {
+        *self.met.lock() = Some((Arc::clone(server), self.asker.clock.now()));
+    }
+
     fn connected(&self, server: &Arc<Server>) {
         // Also the first request on a connection can say when it is too late to be executed (rule 6 of waiting).
         if let Some(time) = server.time {
@@ -96,8 +102,8 @@ impl Listener for Ear {
         if let (Some(acknowledgement), Some(replicas)) = (&self.acknowledgement, server.replicas) {
             acknowledgement.saw(replicas);
         }
-        let before = self.server.lock().replace((Arc::clone(server), self.asker.clock.now()));
-        match before.map(|(before, _)| before) {
+        let before = self.server.lock().replace(Arc::clone(server));
+        match before {
             None => {
                 tracing::debug!(target: "tenure", server = server.description(), "connected to redis");
                 for warning in server.warnings() {

@@ -53,6 +53,9 @@ pub(super) trait Listener: Send + Sync + 'static {
     /// The connection broke, or is silent.
     fn broke(&self) {}
 
+    /// A connection is made, and nobody uses it yet.
+    fn meets(&self, server: &Arc<Server>);
+
     /// There is a connection. What was armed on the one before, and what it would have told, is gone.
     fn connected(&self, server: &Arc<Server>);
 }
@@ -90,6 +93,7 @@ impl Link {
         let state = watch::Sender::new(state);
         let link = Arc::new(Link { connector, listener, state, number: AtomicU64::new(1) });
         if let Ok(line) = &line {
+            link.listener.meets(&line.server);
             link.listener.connected(&line.server);
         }
         link.supervise(line.ok());
@@ -200,6 +204,7 @@ impl Supervisor {
                 match connect(&connector, &link.listener).await {
                     Ok(new) => {
                         link.number.fetch_add(1, Ordering::AcqRel);
+                        link.listener.meets(&new.server);
                         link.state.send_replace(State::Up(new.clone()));
                         link.listener.connected(&new.server);
                         line = Some(new);
