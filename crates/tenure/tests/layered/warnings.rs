@@ -1,7 +1,8 @@
 //! A change is told once, through tracing.
 
+use std::cell::RefCell;
 use std::fmt::{self, Write as _};
-use std::sync::{Arc, Mutex};
+use std::sync::Once;
 
 use tenure::Degrade;
 use tracing::field::{Field, Visit};
@@ -10,9 +11,24 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::scene::{LONG, Scene};
 
-/// Keeps what is said of the outer store on this thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
+thread_local! {
+    /// What was said of the outer store on this thread.
+    static SAID: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps what is said, for each thread. One for the process: of several, each for its own thread, tracing may take one for the other.
+struct Log;
+
+impl Log {
+    fn listen() {
+        static LISTENING: Once = Once::new();
+        LISTENING.call_once(|| tracing::subscriber::set_global_default(Log).expect("the only one"));
+    }
+
+    fn said() -> Vec<String> {
+        SAID.with_borrow(Clone::clone)
+    }
+}
 
 struct Line(String);
 
@@ -39,7 +55,7 @@ impl Subscriber for Log {
         let mut line = Line(String::new());
         event.record(&mut line);
         if line.0.contains("outer store is") {
-            self.0.lock().expect("no panic").push(line.0);
+            SAID.with_borrow_mut(|said| said.push(line.0));
         }
     }
 
@@ -52,15 +68,14 @@ impl Subscriber for Log {
 #[tokio::test]
 async fn every_change_is_told_once() {
     let scene = Scene::new();
-    let log = Log::default();
-    let _default = tracing::subscriber::set_default(log.clone());
+    Log::listen();
     let peer = scene.peer(Degrade::Allow, LONG).await;
     let mut fence = 0;
     for round in 1..=2 {
         let guard = peer.acquire_both(fence).await;
         fence = guard.fence().get();
         guard.release().await.expect("to release");
-        assert_eq!(log.0.lock().expect("no panic").len(), 2 * round - 2);
+        assert_eq!(Log::said().len(), 2 * round - 2);
         scene.server.kill();
         for _ in 0..3 {
             let guard = peer.acquire().await;
@@ -69,7 +84,7 @@ async fn every_change_is_told_once() {
         }
         scene.server.restart();
         drop(peer.acquire_both(fence).await.release().await.expect("to release"));
-        let lines = log.0.lock().expect("no panic").clone();
+        let lines = Log::said();
         assert_eq!(lines.len(), 2 * round, "{lines:?}");
         assert!(lines[2 * round - 2].contains("out of reach"), "{lines:?}");
         assert!(lines[2 * round - 1].contains("is back"), "{lines:?}");
@@ -80,13 +95,12 @@ async fn every_change_is_told_once() {
 #[tokio::test]
 async fn without_leave_to_degrade_it_is_told_too() {
     let scene = Scene::new();
-    let log = Log::default();
-    let _default = tracing::subscriber::set_default(log.clone());
+    Log::listen();
     let peer = scene.peer(Degrade::Never, LONG).await;
     scene.server.kill();
     for _ in 0..3 {
         peer.domain.lock("orders/42").acquire().await.expect_err("nobody is there");
     }
-    let lines = log.0.lock().expect("no panic").clone();
+    let lines = Log::said();
     assert!(matches!(&lines[..], [line] if line.contains("nothing is acquired")), "{lines:?}");
 }
