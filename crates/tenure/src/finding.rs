@@ -7,6 +7,10 @@ use std::fmt;
 
 use crate::error::Error;
 
+/// What follows when a server forgets a lease.
+pub(crate) const FENCES_GROW: &str =
+    "two may hold a name until the old holder has connected again, and fences still grow";
+
 /// Whether something is fit for a store of locks. The worse is the greater, so that the verdict on a store is the greatest of its findings.
 ///
 /// # Examples

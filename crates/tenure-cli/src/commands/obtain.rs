@@ -35,11 +35,19 @@ pub(crate) async fn obtain(
     let screen = Screen::new(getpgrp());
     let outcome = tokio::select! {
         biased;
-        outcome = wait.acquire(&screen) => outcome?,
+        outcome = wait.acquire(&screen) => outcome,
         never = screen.obey_stops() => match never {},
         code = reason => {
             part(wait.domain).await;
             return Ok(Obtained::Not(code));
+        }
+    };
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            // What too few replicas, or too few servers, have acknowledged was taken all the same, and nobody wants it.
+            part(wait.domain).await;
+            return Err(error);
         }
     };
     match outcome {

@@ -22,6 +22,7 @@ pub(crate) use self::screen::Screen;
 use super::run::enclosing::Enclosing;
 use crate::args::{self, Patience};
 use crate::output::{self, say_more};
+use crate::presence::is_on_this_machine;
 use crate::text::escaped;
 
 /// A name that is free is acquired within this, mostly.
@@ -109,6 +110,10 @@ impl Wait<'_> {
     async fn look(&self, facts: &RefCell<Facts>, enclosing: &Enclosing) -> Option<Holder> {
         let asked = Instant::now();
         let answer = self.domain.inspect(self.name).await;
+        if answer.as_ref().is_ok_and(|status| status.holder.as_ref().is_some_and(is_this_process)) {
+            // It was granted, and replicas have yet to acknowledge it: nobody is waited for.
+            return None;
+        }
         facts.borrow_mut().learn(asked, &answer);
         answer.ok()?.holder.filter(|holder| enclosing.has(holder))
     }
@@ -131,6 +136,10 @@ impl Wait<'_> {
             sleep_until(Wakeup::from_std(asked + LOOK)).await;
         }
     }
+}
+
+fn is_this_process(holder: &Holder) -> bool {
+    holder.owner.pid() == Some(std::process::id()) && is_on_this_machine(&holder.owner)
 }
 
 /// What is said where nothing can be drawn.

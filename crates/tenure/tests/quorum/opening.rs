@@ -23,7 +23,10 @@ async fn a_majority_must_be_there() {
     let port = |server: usize| scene.servers[server].port();
     assert!(text.contains("1 of 3 servers answered, 2 are needed"), "{text}");
     assert!(text.contains(&format!("127.0.0.1:{}: ok", port(0))), "{text}");
-    assert!(text.contains(&format!("127.0.0.1:{}: redis at", port(2))) && text.contains("refused"), "{text}");
+    assert!(
+        text.contains(&format!("127.0.0.1:{}: can't be reached", port(2))) && text.contains("refused"),
+        "{text}"
+    );
     assert!(!text.contains("geheim") && !format!("{error:?}").contains("geheim"), "{text}");
 
     let error = domain.lock(NAME).acquire().await.map(drop).expect_err("one of three");

@@ -74,7 +74,11 @@ impl Minder<'_> {
                 obtain::part(&self.domain).await;
                 Verdict::refused(waiting::refused(&wait, &self.run.domain, &outcome), &outcome)
             }
-            Ok(Err(error)) => self.failed(&error),
+            Ok(Err(error)) => {
+                // What too few replicas, or too few servers, have acknowledged was taken all the same, and nobody wants it.
+                obtain::part(&self.domain).await;
+                self.failed(&error)
+            }
             Err(Interrupted(signal)) => {
                 obtain::part(&self.domain).await;
                 Verdict::new(Kind::Interrupted, exit_code::by_signal(signal.as_raw()))

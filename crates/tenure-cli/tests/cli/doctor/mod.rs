@@ -3,6 +3,7 @@
 mod directory;
 mod layered;
 mod permissions;
+mod quorum;
 mod sentinel;
 mod server;
 

@@ -198,3 +198,21 @@ fn a_key_that_is_overwritten_stops_the_command() {
     assert_stopped_in_time(&place, running, taken, Duration::from_secs(4));
     assert!(place.inspect("name").is_held(), "the other's lock is left alone");
 }
+
+// R4.4: what too few replicas have acknowledged is not held, also when the process that asked for it ends.
+#[test]
+fn what_too_few_replicas_know_of_is_given_back() {
+    let place = Place::on_redis();
+    let url = format!("{}?replicas=1", place.url());
+    let run: &[&str] = &["run", "-n", "--ttl", "1m", "--url", &url, "name", "--", "true"];
+    let acquire: &[&str] = &["acquire", "-n", "--ttl", "1m", "--url", &url, "name"];
+    for args in [run, acquire] {
+        let done = place.end(args);
+        assert_eq!((done.code, done.stdout.as_str()), (69, ""), "{done:?}");
+        assert!(
+            done.stderr.starts_with("tenure: 0 of 1 replicas acknowledged"),
+            "not that it waits: {done:?}"
+        );
+        assert!(place.inspect("name").holder.is_none(), "after {args:?}");
+    }
+}

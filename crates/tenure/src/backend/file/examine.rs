@@ -49,7 +49,7 @@ fn store(place: &Place) -> Finding {
             );
             let remedy = match place.dir.is_default() {
                 true => "as root: install -d -m 1777 /run/lock",
-                false => "use a directory elsewhere: --url file:///var/lib/NAME",
+                false => "use a directory elsewhere in the URL: file:///var/lib/NAME",
             };
             Finding::doubtful("store", reason).remedy(remedy)
         }

@@ -8,7 +8,6 @@ use super::round::Round;
 use super::tally::{self, Held};
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::finding::{Finding, Verdict};
 use crate::name::{Name, NameMap};
 use crate::owner::Token;
 use crate::record::{Holding, Op, Reply};
@@ -208,40 +207,6 @@ impl Group {
             true => Ok(()),
             false => Err(self.too_few(&answers)),
         }
-    }
-
-    /// What every server is found to be, by its label; and whether they are enough.
-    pub(super) async fn examine(self: &Arc<Self>) -> Result<Vec<Finding>, Error> {
-        let mut findings = vec![self.examine_group()];
-        let examining: Vec<_> = self.members.iter().map(|member| member.backend.examine()).collect();
-        for (member, pending) in self.members.iter().zip(examining) {
-            match pending.await {
-                Ok(found) => findings.extend(found.into_iter().map(|mut finding| {
-                    finding.reason = format!("{}: {}", member.label, finding.reason);
-                    finding
-                })),
-                Err(error) => findings.push(
-                    Finding::doubtful("member", format!("{}: {error}", member.label))
-                        .remedy("bring the server back"),
-                ),
-            }
-        }
-        Ok(findings)
-    }
-
-    fn examine_group(&self) -> Finding {
-        let in_reach = self.members.iter().filter(|member| member.backend.outage().is_none()).count();
-        let (all, majority) = (self.members.len(), self.majority());
-        let reason = format!("{in_reach} of {all} servers are in reach, {majority} are needed");
-        let mut finding = match in_reach {
-            _ if in_reach == all => Finding::fit("majority", reason),
-            _ if in_reach >= majority => Finding::doubtful("majority", reason),
-            _ => Finding::unfit("majority", reason),
-        };
-        if finding.verdict != Verdict::Fit {
-            finding = finding.remedy("bring the servers back that are away");
-        }
-        finding
     }
 
     pub(super) fn warnings(&self) -> Vec<String> {

@@ -18,6 +18,7 @@
 mod acquire;
 mod bids;
 mod ear;
+mod examine;
 mod force;
 mod hold;
 mod member;

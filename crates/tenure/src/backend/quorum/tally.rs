@@ -135,7 +135,7 @@ impl Group {
                     error.to_string()
                 }
                 (_, Some(age)) => format!(
-                    "started {} ago and may have forgotten leases; it counts again in {}",
+                    "started {} ago and may have forgotten leases (it counts again in {})",
                     seconds(*age),
                     seconds(horizon.saturating_sub(*age) + Duration::from_secs(1))
                 ),
@@ -164,11 +164,19 @@ impl Group {
     fn too_few_text(&self, count: usize, what: &str, lines: &[String]) -> String {
         let (all, majority) = (self.members.len(), self.majority());
         let are = if majority == 1 { "is" } else { "are" };
-        let each = self.members.iter().zip(lines).map(|(member, line)| format!("{}: {line}", member.label));
-        format!(
-            "{count} of {all} servers {what}, {majority} {are} needed: {}",
-            each.collect::<Vec<_>>().join("; ")
-        )
+        // What to do is said once, at the end, and the address of a server once as well.
+        let mut fixes: Vec<&str> = Vec::new();
+        let each = self.members.iter().zip(lines).map(|(member, line)| {
+            let (said, fix) = line.split_once("; ").unwrap_or((line, ""));
+            if !fix.is_empty() && !fixes.contains(&fix) {
+                fixes.push(fix);
+            }
+            let said = said.strip_prefix(&format!("redis at {} ", member.label)).unwrap_or(said);
+            format!("{}: {said}", member.label)
+        });
+        let each = each.collect::<Vec<_>>().join(", ");
+        let fixes: String = fixes.iter().map(|fix| format!("; {fix}")).collect();
+        format!("{count} of {all} servers {what}, {majority} {are} needed: {each}{fixes}")
     }
 }
 

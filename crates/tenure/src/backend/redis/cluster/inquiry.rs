@@ -23,6 +23,7 @@ use crate::url::HostPort;
 const MOST_ASKED: usize = 5;
 /// How soon the map is asked for again at the earliest.
 const NOT_BEFORE: Duration = Duration::from_millis(50);
+const SILENCE: &str = "did not answer within";
 
 impl Router {
     /// Something is not as it was: asks for the map, in the background.
@@ -98,7 +99,7 @@ impl Router {
             let mut connection = connector.connect(|_| ()).await?;
             map::ask(&mut connection, host).await
         };
-        let silent = |_| Error::unavailable(format!("did not answer within {:?}", self.patience()));
+        let silent = |_| Error::unavailable(format!("{SILENCE} {:?}", self.patience()));
         tokio::time::timeout(self.patience(), asked).await.map_err(silent)?
     }
 
@@ -139,15 +140,25 @@ impl Drop for Asking {
     }
 }
 
+/// It was waited for in vain.
+fn is_silence(error: &Error) -> bool {
+    error.to_string().starts_with(SILENCE)
+}
+
 /// Nobody says who has which slots.
 fn unknown(answers: Vec<(HostPort, Result<Map, Error>)>) -> Error {
     let is = |kind: ErrorKind| move |(_, answer): &(HostPort, Result<Map, Error>)| matches!(answer, Err(error) if error.kind() == kind);
     let (kind, fix) = if answers.iter().all(is(ErrorKind::Unsupported)) {
-        (ErrorKind::Unsupported, "write redis:// for one server, or set `cluster-enabled yes`")
+        (
+            ErrorKind::Unsupported,
+            "write redis:// for one server or redis+sentinel:// for sentinels, or set `cluster-enabled yes`",
+        )
     } else if answers.iter().any(is(ErrorKind::Denied)) {
         (ErrorKind::Denied, "correct the user and the password of the URL, and allow `+cluster|slots`")
     } else if answers.iter().any(|(_, answer)| answer.is_ok()) {
         (ErrorKind::Unavailable, "name a node that is part of the cluster")
+    } else if answers.iter().any(|(_, answer)| matches!(answer, Err(error) if is_silence(error))) {
+        (ErrorKind::Unavailable, "are they running, at these ports, with TLS or without as the URL says?")
     } else {
         (ErrorKind::Unavailable, "are they running, at these ports?")
     };

@@ -71,6 +71,10 @@ fn refused(refusal: &ServerError) -> Error {
         Some(why) if why.contains("cluster support disabled") => {
             Error::new(ErrorKind::Unsupported, "is not part of a cluster")
         }
+        // A sentinel, or something that only speaks the protocol.
+        Some(why) if why.contains("unknown command") => {
+            Error::new(ErrorKind::Unsupported, "does not know the command CLUSTER")
+        }
         _ => fault::refused(refusal),
     }
 }

@@ -9,7 +9,7 @@ use super::super::connect::Connector;
 use super::facts::{ClockFact, Facts};
 use super::remedy::Remedies;
 use crate::backend::rehearsal::shown;
-use crate::finding::Finding;
+use crate::finding::{FENCES_GROW, Finding};
 
 /// From here on everything works, and with flags for scripts.
 const OLDEST: (u32, u32) = (6, 2);
@@ -18,9 +18,6 @@ const WITH_FLAGS: (u32, u32) = (7, 0);
 const FAR_APART: Duration = Duration::from_secs(1);
 /// How many of the connections may be in use before it is getting narrow, in per cent.
 const NARROW: u64 = 80;
-
-pub(super) const FENCES_GROW: &str =
-    "two may hold a name until the old holder has connected again, and fences still grow";
 
 pub(super) fn version(facts: &Facts) -> Finding {
     let product = facts.product();

@@ -10,6 +10,7 @@ use redis::Cmd;
 use super::super::client::Asker;
 use super::super::cluster::{Cluster, Node, Router};
 use super::super::fault;
+use super::super::replicas::Acknowledgement;
 use super::super::server::{field, string};
 use super::facts::{Facts, setting};
 use super::remedy::Remedies;
@@ -63,7 +64,12 @@ async fn look(node: &Node, router: &Router) -> Result<Vec<Finding>, Error> {
     let connector = &node.client.link.connector;
     let user = facts.user.as_deref().or(connector.user());
     let remedies = Remedies::for_cluster(connector, &router.asker.keys, user);
-    let beside = replicas::undemanded(&facts, None, &remedies).into_iter().collect();
+    let needed = node.client.ear.acknowledgement.as_ref().map(Acknowledgement::needed);
+    let beside = match needed {
+        Some(needed) => Some(replicas::counted(&facts, needed, connector)),
+        None => replicas::undemanded(&facts, None, &remedies),
+    };
+    let beside = beside.into_iter().collect();
     Ok(of_server(&facts, connector, &remedies, beside))
 }
 

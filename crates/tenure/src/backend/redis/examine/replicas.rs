@@ -1,10 +1,9 @@
 //! What follows from the replicas that there are, and from those that the URL demands.
 
 use super::super::connect::Connector;
-use super::checks::FENCES_GROW;
 use super::facts::Facts;
 use super::remedy::Remedies;
-use crate::finding::Finding;
+use crate::finding::{FENCES_GROW, Finding};
 
 const CHECK: &str = "replicas";
 
@@ -21,9 +20,18 @@ pub(super) fn demanded(
             "the user may not wait for replicas, as `replicas` in the URL demands: no lock can be taken";
         return Finding::unfit(CHECK, reason).remedy(remedies.permit_waiting());
     };
+    judged(facts, needed, acknowledged, "knew of a lock within a second", connector)
+}
+
+/// The same of a server on which no lock was played through: so many are connected.
+pub(super) fn counted(facts: &Facts, needed: u64, connector: &Connector) -> Finding {
+    judged(facts, needed, facts.replicas(), "are connected", connector)
+}
+
+fn judged(facts: &Facts, needed: u64, acknowledged: u64, did: &str, connector: &Connector) -> Finding {
     if acknowledged < needed {
         let reason = format!(
-            "{acknowledged} of the {needed} that `replicas` in the URL demands knew of a lock within a second{}: no lock can be taken",
+            "{acknowledged} of the {needed} that `replicas` in the URL demands {did}{}: no lock can be taken",
             behind(facts)
         );
         let forget = connector.sentinels().map(|sentinels| {
@@ -32,7 +40,8 @@ pub(super) fn demanded(
                 sentinels.service
             )
         });
-        let remedy = format!("bring the others back{}", forget.unwrap_or_default());
+        let remedy =
+            format!("bring the others back, or lower `replicas` in the URL{}", forget.unwrap_or_default());
         return Finding::unfit(CHECK, reason).remedy(remedy);
     }
     let connected = facts.replicas().max(acknowledged);
@@ -61,7 +70,7 @@ pub(super) fn undemanded(facts: &Facts, acknowledged: Option<u64>, remedies: &Re
             format!("{good} of {needed} that min-replicas-to-write demands: no lock can be taken"),
         )
         .remedy(format!("bring them back, or {}", at_least(&good.to_string()))),
-        (0, _) => Finding::fit(CHECK, "none: while the server is away, nobody gets a lock"),
+        (0, _) => Finding::fit(CHECK, "none: while the server is away, nothing takes its place"),
         (_, Some(needed)) if needed > 0 => {
             let reason = format!(
                 "{connected}{known}; at least {needed} must be connected, so that a master that is cut off grants no more"

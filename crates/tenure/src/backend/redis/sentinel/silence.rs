@@ -63,6 +63,8 @@ pub(super) fn of_all(service: &str, silences: Vec<(&str, Silence)>) -> Error {
         (ErrorKind::Unavailable, "bring the others back, or correct the service in the URL")
     } else if silences.iter().all(is(|silence| matches!(silence, Silence::Strange))) {
         (ErrorKind::Invalid, "name sentinels, mostly at port 26379, or write redis:// for a server")
+    } else if silences.iter().any(is(|silence| matches!(silence, Silence::Unanswered(_)))) {
+        (ErrorKind::Unavailable, "are they running, at these ports, with TLS or without as the URL says?")
     } else {
         (ErrorKind::Unavailable, "are they running, at these ports?")
     };
