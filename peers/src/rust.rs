@@ -85,7 +85,9 @@ async fn turns<G, A: Future<Output = G>, R: Future<Output = ()>>(
     let (until, mut turns) = (ready(), Vec::new());
     while now() < until {
         let asked = now();
-        let guard = acquire().await;
+        // Whoever does not get it by the end of the round has no turn.
+        let left = Duration::from_nanos(until.saturating_sub(asked));
+        let Ok(guard) = tokio::time::timeout(left, acquire()).await else { break };
         let acquired = now();
         if !hold.is_zero() {
             tokio::time::sleep(hold).await;

@@ -77,7 +77,7 @@ macro_rules! each_conformance_case {
                 a_waiter_that_comes_back_has_its_place: [Fifo, CutOff];
                 a_grant_that_was_not_heard_goes_to_the_next: [Fifo, CutOff];
                 a_wait_with_a_limit_ends_in_an_outage_too: [CutOff];
-                a_grant_that_nobody_wants_any_more_is_given_back: [CutOff];
+                a_grant_that_nobody_wants_any_more_is_given_back: [Fifo, CutOff];
                 nobody_overtakes_the_queue_after_an_expiry: [Fifo, CutOff];
             }
             release {

@@ -90,8 +90,7 @@ impl Fixture for Majority {
     }
 }
 
-// Order is not promised. A name that is handed over is nobody's yet until a majority is asked, so that nobody is shown to have it
-// who does not answer; and the fence that a refusal shows is that of one server, and may be a little above the holder's.
+// Order is not promised; and a name that is handed over is nobody's until a majority was asked.
 conformance!(quorum, Majority::new(), without [
     closing::a_hand_over_that_races_with_close_goes_to_the_next,
     cohort::a_busy_client_does_not_starve_another,
@@ -112,5 +111,4 @@ conformance!(quorum, Majority::new(), without [
     waiting::first_come_first_served_between_clients,
     waiting::nobody_overtakes_the_queue,
     waiting::one_that_gives_up_costs_nobody_a_place,
-    surface::busy_says_who_since_when_and_how_many_wait,
 ]);

@@ -128,13 +128,9 @@ impl Bids {
         })
     }
 
-    /// Whether a grant of that server is nobody's: the bid is over, or was left there.
-    pub(super) fn is_stray(&self, token: &Token, server: usize) -> bool {
-        let standings = self.standings.lock();
-        standings.get(token).is_none_or(|standing| {
-            let is_known = standing.asked.has(server) || standing.leaving.has(server);
-            standing.fence.is_none() && !is_known
-        })
+    /// Whether the bid is not over. Whatever was left while it goes on was left behind what was asked before, on the same line.
+    pub(super) fn is_live(&self, token: &Token) -> bool {
+        self.standings.lock().contains_key(token)
     }
 
     /// The fence that the token holds its name with, as far as this client knows.

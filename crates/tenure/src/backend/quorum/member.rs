@@ -81,6 +81,11 @@ impl Member {
         *self.founding.lock() = self.backend.run().map(|run| run.id);
     }
 
+    /// Whether it was there when the whole group was new.
+    pub(super) fn is_founding(&self) -> bool {
+        self.founding.lock().is_some()
+    }
+
     /// A moment of our clock, on the server's.
     pub(super) fn translated(&self, name: &Name, moment: Moment) -> u64 {
         let left = moment.since(self.clock.now());

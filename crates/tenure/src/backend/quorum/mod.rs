@@ -48,6 +48,8 @@ const MOST_SERVERS: usize = 63;
 /// How long a name counts as contended after somebody was seen to wait for it.
 const CONTENDED: Duration = Duration::from_secs(1);
 const MOST_CONTENDED: usize = 256;
+/// Within this, servers were started together.
+const TOGETHER: Duration = Duration::from_secs(3);
 
 /// One client of a group of servers.
 pub(crate) struct Quorum(Arc<Group>);
@@ -142,11 +144,25 @@ impl Group {
         let horizon = self.longest_ttl();
         let youths: Vec<_> = self.members.iter().map(|member| member.youth(horizon)).collect();
         let are_all_there = || self.members.iter().all(|member| member.backend.outage().is_none());
-        if youths.iter().all(Option::is_some) && are_all_there() {
+        if youths.iter().any(Option::is_some) && self.is_new(&youths, horizon) && are_all_there() {
             self.members.iter().for_each(|member| member.found());
             return vec![None; youths.len()];
         }
         youths
+    }
+
+    /// Whether the group as a whole is new. Servers that were started together do not come of age at the same moment.
+    fn is_new(&self, youths: &[Option<Duration>], horizon: Duration) -> bool {
+        if youths.iter().all(Option::is_some) {
+            return true;
+        }
+        let ages: Option<Vec<_>> = self.members.iter().map(|member| member.backend.run()?.age).collect();
+        let Some((oldest, youngest)) = ages.and_then(|it| Some((*it.iter().max()?, *it.iter().min()?)))
+        else {
+            return false;
+        };
+        let was_new_before = self.members.iter().any(|member| member.is_founding());
+        !was_new_before && oldest < horizon + TOGETHER && oldest - youngest <= TOGETHER
     }
 
     /// Why nothing can be granted, where that is known without asking.

@@ -75,7 +75,7 @@ impl Group {
             }
             // Its bid ended while it was under way.
             if let Ok(Reply::Granted { .. } | Reply::Waiting { .. }) = &answer
-                && group.bids.is_stray(&token, server)
+                && !group.bids.is_live(&token)
             {
                 group.owe(server, &name, Op::Leave { token }, group.clock.now());
             }

@@ -159,7 +159,7 @@ fn cases() -> u32 {
 static GRANTS: Mutex<u64> = Mutex::new(0);
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 0, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() })]
 
     // R3.9, B1
     #[test]
