@@ -80,6 +80,10 @@ async fn cut_off_from_a_majority_it_is_lost_in_time() {
 async fn a_server_back_without_its_data_does_not_count_at_first() {
     let scene = Scene::new(3);
     let (holder, other) = (scene.peer(TTL).await, scene.client(TTL).await);
+    // All were there when the group was new.
+    let guard = holder.domain.lock(NAME).acquire().await.expect("all are there");
+    guard.release().await.expect("to release");
+    until("all let go", || scene.holders().is_empty()).await;
     // Held on the first and the third alone.
     holder.lines[1].cut();
     let guard = holder.domain.lock(NAME).acquire().await.expect("two of three");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Group;
 use super::hold::LONGEST_ANSWER;
+use super::requests::LONGEST_SILENCE;
 use super::round::Round;
 use super::tally::{self, Held};
 use crate::clock::Moment;
@@ -73,11 +74,13 @@ impl Group {
         }
     }
 
-    /// Leaves what was taken in vain. A server that is lost to the bid by it is not asked again for it: the next attempt is another bid.
+    /// Leaves what was taken in vain. Whoever asks again does so with the same token, and a server that has not answered by then is lost to it.
     async fn undo(self: &Arc<Self>, name: &Name, token: Token, round: Round) {
         round.rest(&self.clock);
         let mut leaving = self.ask_all(name, &Op::Leave { token });
-        leaving.send().await;
+        let limit = self.clock.now() + LONGEST_SILENCE;
+        let are_silent = |round: &Round| round.pending().all(|server| self.members[server].is_silent());
+        leaving.until(&self.clock, limit, are_silent).await;
         leaving.rest(&self.clock);
     }
 

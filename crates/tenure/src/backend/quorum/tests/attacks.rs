@@ -16,9 +16,9 @@ use crate::record::{Op, Reply, Wait};
 // R3.9, S2: each is granted the name by every server, one after the other; the one that stays has the higher fence.
 #[tokio::test]
 async fn of_two_that_take_over_at_once_the_later_fence_stays() {
-    for lags in [[0, 0, 10, 10, 10], [0, 10, 10, 10, 10], [0, 0, 0, 10, 10]] {
+    for lags in [[0, 0, 10, 10, 10], [0, 0, 10, 10, 12], [0, 0, 10, 10, 8]] {
         let world = World::calm(5);
-        let (one, other) = (world.client_lagging(&lags), world.client_lagging(&lags.map(|lag| 10 - lag)));
+        let (one, other) = (world.client_lagging(&lags), world.client_lagging(&[10, 10, 0, 0, 10]));
         let turns = [one, other].map(|domain| {
             let lock = domain.lock(NAME);
             tokio::spawn(async move { lock.take_over().await })
@@ -83,4 +83,25 @@ async fn a_lease_that_keeps_its_majority_is_not_said_to_be_broken() {
     world.servers[..3].iter().for_each(|server| server.is_down.store(false, Ordering::SeqCst));
     world.pass(TTL).await;
     assert!(guard.is_held());
+}
+
+// R3.9: a server that was restarted while its group is new has forgotten what it granted, and is not new to the group.
+#[tokio::test]
+async fn a_server_that_forgot_is_not_taken_for_a_new_one() {
+    let world = World::calm(3);
+    for (number, server) in (1..).zip(&world.servers) {
+        *server.run.lock() = Some((number, 100));
+    }
+    let holder = world.client();
+    drop(world.drive(holder.lock(NAME).acquire()).await.expect("all are new"));
+    world.pass(5 * MS).await;
+    world.servers[2].is_down.store(true, Ordering::SeqCst);
+    let guard = world.drive(holder.lock(NAME).acquire()).await.expect("it was all there before");
+    world.servers[2].is_down.store(false, Ordering::SeqCst);
+    // It ends all its leases at once, as if it had forgotten them.
+    world.servers[1].clock.jump(2 * TTL);
+    *world.servers[1].run.lock() = Some((9, 10));
+    let attempt = world.drive(world.client().lock(NAME).try_acquire()).await;
+    assert!(guard.is_held());
+    assert!(attempt.ok().and_then(crate::Attempt::ok).is_none(), "two hold it");
 }
