@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tenure::{Domain, DomainUrl, LossKind, Release};
 use tenure_testkit::redis::{Fault, named};
 
-use crate::scene::{KEY, LONG, NAME, Scene, meet, until};
+use crate::scene::{KEY, LONG, NAME, Scene, until};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -80,8 +80,6 @@ async fn cut_off_from_a_majority_it_is_lost_in_time() {
 async fn a_server_back_without_its_data_does_not_count_at_first() {
     let scene = Scene::new(3);
     let (holder, other) = (scene.peer(TTL).await, scene.client(TTL).await);
-    meet(&holder.domain).await;
-    until("all let go", || scene.holders().is_empty()).await;
     // Held on the first and the third alone.
     holder.lines[1].cut();
     let guard = holder.domain.lock(NAME).acquire().await.expect("two of three");

@@ -3,7 +3,7 @@
 use tenure::{Capability, Domain, ErrorKind};
 use tenure_testkit::redis::RedisServer;
 
-use crate::scene::{LONG, NAME, Scene, meet, url};
+use crate::scene::{LONG, NAME, Scene, url};
 
 // R0.5, R0.6: the error says of each server what happened, and no password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -14,7 +14,6 @@ async fn a_majority_must_be_there() {
     }
     let url = scene.url(LONG).replace("quorum://", "quorum://:geheim@");
     let domain = Domain::open(&url).await.expect("all are there");
-    meet(&domain).await;
     scene.servers[1].kill();
     drop(Domain::open(&url).await.expect("two of three"));
     scene.servers[2].kill();

@@ -49,12 +49,6 @@ impl Scene {
     }
 }
 
-/// Takes the name once while all servers of the new group are there: from then on a majority will do.
-pub(crate) async fn meet(domain: &Domain) {
-    let guard = domain.lock(NAME).acquire().await.expect("all are there");
-    guard.release().await.expect("all are there");
-}
-
 pub(crate) fn url(ports: impl Iterator<Item = u16>, ttl: Duration) -> String {
     let hosts: Vec<_> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
     format!("redis+quorum://{}?ttl={}ms", hosts.join(","), ttl.as_millis())

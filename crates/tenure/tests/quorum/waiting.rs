@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tenure::Domain;
 
-use crate::scene::{KEY, LONG, NAME, Scene, meet, until};
+use crate::scene::{KEY, LONG, NAME, Scene, until};
 
 fn wait_for(domain: &Domain) -> tokio::task::JoinHandle<tenure::Guard> {
     let lock = domain.lock(NAME);
@@ -51,8 +51,6 @@ async fn waiters_queue_at_the_first_server() {
 async fn a_server_that_is_not_the_desk_tells_its_waiter() {
     let scene = Scene::new(3);
     let (holder, waiter) = (scene.peer(LONG).await, scene.client(LONG).await);
-    meet(&holder.domain).await;
-    until("all let go", || scene.holders().is_empty()).await;
     holder.lines[0].cut();
     let guard = holder.domain.lock(NAME).acquire().await.expect("two of three");
     until("two have it", || scene.holders() == [1, 2]).await;
@@ -69,9 +67,6 @@ async fn a_server_that_is_not_the_desk_tells_its_waiter() {
 async fn when_the_desk_stops_the_next_server_is_the_desk() {
     let scene = Scene::new(3);
     let domains = [scene.client(LONG).await, scene.client(LONG).await, scene.client(LONG).await];
-    for domain in &domains {
-        meet(domain).await;
-    }
     let guard = domains[0].lock(NAME).acquire().await.expect("a free name");
     let waiting = [wait_for(&domains[1]), wait_for(&domains[2])];
     queued(&domains[0], 2).await;

@@ -45,8 +45,6 @@ struct Attempt<'a> {
     /// Servers that count. One that was left counts again when it has said so.
     votes: Vec<bool>,
     youths: Vec<Option<Duration>>,
-    /// How many servers must grant it.
-    needed: usize,
     round: Round,
     desk: usize,
     /// The desk granted the name.
@@ -80,7 +78,6 @@ impl Group {
             news,
             votes: Vec::new(),
             youths,
-            needed: 0,
             round,
             desk: 0,
             has_desk: false,
@@ -127,7 +124,6 @@ impl Attempt<'_> {
 
     fn count_votes(&mut self) {
         let lost = self.group.bids.lost(&self.ask.token);
-        self.needed = self.group.needed(self.name);
         let youths = self.youths.iter().enumerate();
         self.votes = youths.map(|(server, youth)| youth.is_none() && !lost.has(server)).collect();
     }
@@ -237,19 +233,19 @@ impl Attempt<'_> {
             let op = self.op(server, wait, floor);
             self.round.ask(server, self.group.ask(server, self.name, op));
         }
-        let (group, needed) = (self.group, self.needed);
+        let (group, majority) = (self.group, self.group.majority());
         let (votes, desk, limit) = (self.votes.clone(), self.desk, self.limit());
         let is_decided = |round: &Round| {
             let granted = tally::granted(round, &votes).count();
             let may_grant = |server: &usize| votes[*server] && !group.members[*server].is_silent();
-            let may_be = granted + round.pending().filter(may_grant).count() >= needed;
+            let may_be = granted + round.pending().filter(may_grant).count() >= majority;
             let desk_refused =
                 matches!(&round.answers[desk], Some(Ok(reply)) if tally::holding(reply).is_some());
-            granted >= needed || desk_refused || !may_be && !round.is_pending(desk)
+            granted >= majority || desk_refused || !may_be && !round.is_pending(desk)
         };
         self.round.until(&group.clock, limit, is_decided).await;
         self.saw_places();
-        if tally::granted(&self.round, &self.votes).count() >= needed {
+        if tally::granted(&self.round, &self.votes).count() >= majority {
             group.saw_pace(group.clock.now().since(begun));
         } else if group.clock.now() >= limit {
             group.saw_silence(&self.round);
@@ -347,13 +343,7 @@ impl Attempt<'_> {
 
     /// Too few servers can be counted on. What was got is left; what was not answered is asked again, or left, by whoever asked.
     async fn fail(&mut self) -> Error {
-        let horizon = self.group.longest_ttl();
-        let members = self.group.members.iter();
-        let youths = match self.needed > self.group.majority() {
-            true => &members.map(|member| member.age_if_young(horizon)).collect(),
-            false => &self.youths,
-        };
-        let error = self.group.too_few_to_grant(&self.round, youths);
+        let error = self.group.too_few_to_grant(&self.round, &self.youths);
         let has_answered = |round: &Round, server: usize| has_it(round.answers[server].as_ref());
         self.leave_those(None, has_answered).await;
         error
@@ -409,11 +399,8 @@ impl Attempt<'_> {
         self.youths = group.youths();
         self.count_votes();
         let grants: Vec<_> = tally::granted(&self.round, &self.votes).collect();
-        if grants.len() < self.needed {
+        if grants.len() < majority {
             return Ok(None);
-        }
-        if grants.len() == group.members.len() {
-            group.saw_proof(self.name);
         }
         let fence = grants.iter().map(|(_, fence)| *fence).max().unwrap_or(0);
         let (token, until) = (self.ask.token.clone(), self.limit());

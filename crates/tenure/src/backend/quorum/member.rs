@@ -76,16 +76,6 @@ impl Member {
         (self.founding.lock().as_ref() != Some(&run.id)).then_some(age)
     }
 
-    /// The same, also of one that was there when the whole group was new.
-    pub(super) fn age_if_young(&self, horizon: Duration) -> Option<Duration> {
-        self.backend.run()?.age.filter(|age| *age < horizon)
-    }
-
-    /// Whether it is young, and counts because the whole group is.
-    pub(super) fn counts_as_new(&self, horizon: Duration) -> bool {
-        self.age_if_young(horizon).is_some() && self.youth(horizon).is_none()
-    }
-
     /// The whole group is new: nothing can have been forgotten.
     pub(super) fn found(&self) {
         *self.founding.lock() = self.backend.run().map(|run| run.id);

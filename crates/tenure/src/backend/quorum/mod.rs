@@ -48,7 +48,6 @@ const MOST_SERVERS: usize = 63;
 /// How long a name counts as contended after somebody was seen to wait for it.
 const CONTENDED: Duration = Duration::from_secs(1);
 const MOST_CONTENDED: usize = 256;
-const MOST_PROVEN: usize = 65_536;
 /// Within this, servers were started together.
 const TOGETHER: Duration = Duration::from_secs(3);
 
@@ -66,8 +65,6 @@ struct Group {
     pace: AtomicU64,
     /// Names that others wanted lately, and until when they count as such.
     contended: Mutex<NameMap<Moment>>,
-    /// Names that all servers of a new group granted to this client: nobody can have held them before.
-    proven: Mutex<NameMap<()>>,
     /// The servers know them by weak references.
     _ears: Vec<Arc<dyn Sink>>,
 }
@@ -97,7 +94,6 @@ impl Quorum {
             longest_ttl: AtomicU64::new(micros(ttl)),
             pace: AtomicU64::new(0),
             contended: Mutex::default(),
-            proven: Mutex::default(),
             _ears: ears,
         });
         let _ = group_of.set(Arc::downgrade(&group));
@@ -149,30 +145,10 @@ impl Group {
         let youths: Vec<_> = self.members.iter().map(|member| member.youth(horizon)).collect();
         let are_all_there = || self.members.iter().all(|member| member.backend.outage().is_none());
         if youths.iter().any(Option::is_some) && self.is_new(&youths, horizon) && are_all_there() {
-            self.proven.lock().clear();
             self.members.iter().for_each(|member| member.found());
             return vec![None; youths.len()];
         }
         youths
-    }
-
-    /// How many servers must grant a name. A server that was restarted while its group is new looks like one that is new: so all of a new
-    /// group must grant a name for the first time, because one that remembers a holder does not.
-    fn needed(&self, name: &Name) -> usize {
-        let horizon = self.longest_ttl();
-        let is_young = self.members.iter().any(|member| member.counts_as_new(horizon));
-        match is_young && !self.proven.lock().contains_key(name) {
-            true => self.members.len(),
-            false => self.majority(),
-        }
-    }
-
-    /// All servers granted it.
-    fn saw_proof(&self, name: &Name) {
-        let mut proven = self.proven.lock();
-        if proven.len() < MOST_PROVEN {
-            proven.insert(name.clone(), ());
-        }
     }
 
     /// Whether the group as a whole is new. Servers that were started together do not come of age at the same moment.

@@ -84,24 +84,3 @@ async fn a_lease_that_keeps_its_majority_is_not_said_to_be_broken() {
     world.pass(TTL).await;
     assert!(guard.is_held());
 }
-
-// R3.9: a server that was restarted while its group is new has forgotten what it granted, and is not new to the group.
-#[tokio::test]
-async fn a_server_that_forgot_is_not_taken_for_a_new_one() {
-    let world = World::calm(3);
-    for (number, server) in (1..).zip(&world.servers) {
-        *server.run.lock() = Some((number, 100));
-    }
-    let holder = world.client();
-    drop(world.drive(holder.lock(NAME).acquire()).await.expect("all are new"));
-    world.pass(5 * MS).await;
-    world.servers[2].is_down.store(true, Ordering::SeqCst);
-    let guard = world.drive(holder.lock(NAME).acquire()).await.expect("it was all there before");
-    world.servers[2].is_down.store(false, Ordering::SeqCst);
-    // It ends all its leases at once, as if it had forgotten them.
-    world.servers[1].clock.jump(2 * TTL);
-    *world.servers[1].run.lock() = Some((9, 10));
-    let attempt = world.drive(world.client().lock(NAME).try_acquire()).await;
-    assert!(guard.is_held());
-    assert!(attempt.ok().and_then(crate::Attempt::ok).is_none(), "two hold it");
-}
