@@ -191,7 +191,12 @@ impl Attempt<'_> {
             Reply::Waiting { place, .. } => {
                 self.leave(Some(desk)).await;
                 self.queue(desk, place);
-                let was_pushed = |standing: &mut Standing| standing.pushed.has(desk);
+                // A push is good for one question: what has come of it since is what the desk says then.
+                let was_pushed = |standing: &mut Standing| {
+                    let was_pushed = standing.pushed.has(desk);
+                    standing.pushed.remove(desk);
+                    was_pushed
+                };
                 if self.group.bids.change(&self.ask.token, was_pushed) == Some(true) {
                     self.has_desk = true;
                     return None;
@@ -265,7 +270,9 @@ impl Attempt<'_> {
     /// What to do without a majority.
     async fn next(&mut self, split_until: Moment) -> Result<Next, Error> {
         let desk = self.desk;
-        match self.round.answers[desk].clone() {
+        // A desk that is lost to the bid is never asked again: what it once said leads nowhere.
+        let is_lost = self.group.bids.lost(&self.ask.token).has(desk);
+        match self.round.answers[desk].clone().filter(|_| !is_lost) {
             // It became the desk after it was asked.
             Some(Ok(Reply::Busy { .. })) if self.ask.wait != Wait::No => return Ok(Next::Again),
             Some(Ok(reply @ (Reply::Waiting { .. } | Reply::Busy { .. })))
@@ -381,7 +388,8 @@ impl Attempt<'_> {
 
     async fn end(&mut self) {
         self.leave(None).await;
-        self.group.end(self.name, &self.ask.token);
+        let token = &self.ask.token;
+        self.group.end(self.name, token, &Op::Leave { token: token.clone() });
     }
 
     /// Makes a lease of a majority of grants: their highest fence is on a majority, and there is time left. `None` without a majority.

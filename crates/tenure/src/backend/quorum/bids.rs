@@ -138,6 +138,11 @@ impl Bids {
         self.standings.lock().get(token).and_then(|standing| standing.fence)
     }
 
+    /// It is held, and must not be forgotten: what is lost to it, and the fence to heal servers with.
+    pub(super) fn touch(&self, token: &Token) {
+        self.change(token, |_| ());
+    }
+
     /// The servers that must not be asked or counted with this token.
     pub(super) fn lost(&self, token: &Token) -> Set {
         self.standings.lock().get(token).map_or_else(Set::default, Standing::lost)

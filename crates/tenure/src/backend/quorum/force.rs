@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Group;
 use super::hold::LONGEST_ANSWER;
+use super::requests::LONGEST_SILENCE;
 use super::round::Round;
 use super::tally::{self, Held};
 use crate::clock::Moment;
@@ -57,23 +58,28 @@ impl Group {
             return answer;
         }
         let fence = grants.iter().map(|(_, fence)| *fence).max().unwrap_or(0);
-        let needed = self.majority().saturating_sub(grants.iter().filter(|(_, own)| *own == fence).count());
-        let behind = grants.into_iter().filter(|(_, own)| *own < fence).map(|(server, _)| server);
-        let has_it = needed == 0 || self.write_back(name, &token, fence, behind, needed, until).await;
-        if !has_it || self.clock.now().since(begun) > ttl / 2 {
-            self.undo(name, token, round).await;
-            return Err(Error::unanswered("servers took too long to take the name over; try again"));
-        }
-        self.bids.change(&token, |standing| standing.fence = Some(fence));
         round.rest(&self.clock);
-        Ok(Reply::Granted { fence })
+        // Two that seize at once may each be granted it by all, one after the other, and in another order on every server. So a majority
+        // must still hold it when its fence is there: then one of the two met the other's.
+        let raised = self.raise(name, Op::Raise { token: token.clone(), fence }).await;
+        match raised {
+            Ok(Reply::Granted { fence }) if self.clock.now().since(begun) <= ttl / 2 => {
+                Ok(Reply::Granted { fence })
+            }
+            _ => {
+                self.undo(name, token, Round::new(self.members.len())).await;
+                Err(Error::unanswered("servers took too long to take the name over; try again"))
+            }
+        }
     }
 
-    /// Leaves what was taken in vain. A server that is lost to the bid by it is not asked again for it: the next attempt is another bid.
+    /// Leaves what was taken in vain. Whoever asks again does so with the same token, and a server that has not answered by then is lost to it.
     async fn undo(self: &Arc<Self>, name: &Name, token: Token, round: Round) {
         round.rest(&self.clock);
         let mut leaving = self.ask_all(name, &Op::Leave { token });
-        leaving.send().await;
+        let limit = self.clock.now() + LONGEST_SILENCE;
+        let are_silent = |round: &Round| round.pending().all(|server| self.members[server].is_silent());
+        leaving.until(&self.clock, limit, are_silent).await;
         leaving.rest(&self.clock);
     }
 
@@ -116,10 +122,23 @@ impl Group {
         }
         let limit = self.clock.now() + LONGEST_ANSWER;
         round.until(&self.clock, limit, |_| false).await;
-        let held = Held::count(&round, |_| true);
-        if held.done > 0 {
-            round.rest(&self.clock);
-            return Ok(Reply::Done);
+        let is_gone = |server: &usize| match (&round.answers[*server], &seen.answers[*server]) {
+            (Some(answer), _) => answer.is_ok(),
+            (None, seen) => !round.is_pending(*server) && matches!(seen, Some(Ok(_))),
+        };
+        let gone = (0..self.members.len()).filter(is_gone).count();
+        let done = Held::count(&round, |_| true).done;
+        if round.answers.iter().any(Option::is_some) || round.pending().next().is_some() {
+            // Its holder would renew it, and be healed.
+            if self.members.len() - gone >= self.majority() {
+                return Err(Error::unanswered(
+                    "the lease may still have a majority: too few servers ended it; try again",
+                ));
+            }
+            if done > 0 {
+                round.rest(&self.clock);
+                return Ok(Reply::Done);
+            }
         }
         let holder = self.holder(&seen).map(|holding| holding.token).filter(|holder| *holder != token);
         Ok(Reply::NotHeld { holder })

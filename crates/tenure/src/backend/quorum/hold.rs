@@ -37,6 +37,7 @@ impl Group {
         };
         let (token, ttl) = (token.clone(), *ttl);
         self.saw_ttl(ttl);
+        self.bids.touch(&token);
         let lost = self.bids.lost(&token);
         let counts = |server: usize| !lost.has(server);
         let mut round = self.ask_all(name, &op);
@@ -145,7 +146,7 @@ impl Group {
 
     pub(super) async fn release(self: &Arc<Self>, name: &Name, op: Op) -> Result<Reply, Error> {
         let Op::Release { token, .. } = &op else { unreachable!("only for a release") };
-        self.end(name, token);
+        self.end(name, token, &op);
         let mut round = self.ask_all(name, &op);
         let limit = self.clock.now() + LONGEST_ANSWER;
         round.until(&self.clock, limit, |round| self.is_settled(round, |_| true)).await;
@@ -165,7 +166,7 @@ impl Group {
         let (Op::Leave { token } | Op::Death { token }) = &op else {
             unreachable!("only for what leaves");
         };
-        self.end(name, token);
+        self.end(name, token, &Op::Leave { token: token.clone() });
         let mut round = self.ask_all(name, &op);
         let limit = self.clock.now() + LONGEST_ANSWER;
         let have_left = |round: &Round| round.replies().count() >= self.majority();

@@ -108,21 +108,17 @@ impl Group {
         self.members[server].owe(Debt { name: name.clone(), op, due, until });
     }
 
-    /// The bid is over: what may still be executed for it is undone when that can't be any more (rule 6 of waiting).
-    pub(super) fn end(&self, name: &Name, token: &Token) {
+    /// The bid is over: what may still be executed for it is undone when that can't be any more (rule 6 of waiting). By `undo`, which is
+    /// the release where there was one: it may be the first that a server hears of the end, and a leave would give used fences back.
+    pub(super) fn end(&self, name: &Name, token: &Token, undo: &Op) {
         let now = self.clock.now();
         for (server, until) in self.bids.end(token) {
             let due = until + SLACK;
             if due > now {
-                self.owe_ghost(server, name, token, due);
+                let until = due + self.longest_ttl().max(WORTH_PAYING);
+                self.members[server].owe(Debt { name: name.clone(), op: undo.clone(), due, until });
             }
         }
-    }
-
-    fn owe_ghost(&self, server: usize, name: &Name, token: &Token, due: Moment) {
-        let until = due + self.longest_ttl().max(WORTH_PAYING);
-        let op = Op::Leave { token: token.clone() };
-        self.members[server].owe(Debt { name: name.clone(), op, due, until });
     }
 
     /// Asks every server the same.

@@ -83,15 +83,6 @@ impl Round {
         clock.until(limit, decided).await;
     }
 
-    /// Sends what was not sent yet, and waits for nothing.
-    pub(super) async fn send(&mut self) {
-        std::future::poll_fn(|cx| {
-            self.poll(cx);
-            Poll::Ready(())
-        })
-        .await;
-    }
-
     /// Lets what is under way go on by itself.
     pub(super) fn rest(self, clock: &Clock) {
         self.rest_and(clock, |_, _| ());

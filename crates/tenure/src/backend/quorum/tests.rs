@@ -2,6 +2,7 @@
 //!
 //! Time is a manual clock's, and so are the servers' clocks, which are moved with it. All else is the real thing: domains, the keeper, queues.
 
+mod attacks;
 mod properties;
 mod rules;
 
@@ -87,12 +88,33 @@ impl World {
 
     /// A client that reaches all servers but these.
     fn client_without(&self, cut: &[usize]) -> Domain {
+        let lines = self.servers.iter().enumerate();
+        self.client_by(lines.map(|(index, _)| Way { is_cut: cut.contains(&index), lag: Duration::ZERO }))
+    }
+
+    /// A client whose requests take so many ms to each server.
+    fn client_lagging(&self, lags: &[u64]) -> Domain {
+        let way = |ms: &u64| Way { is_cut: false, lag: Duration::from_millis(*ms) };
+        self.client_by(lags.iter().map(way))
+    }
+
+    fn client_by(&self, ways: impl Iterator<Item = Way>) -> Domain {
         let clock = Clock::Manual(Arc::clone(&self.clock));
-        let (servers, weather, dice) = (self.servers.clone(), self.weather, Arc::clone(&self.dice));
-        let (ours, cut) = (clock.clone(), cut.to_vec());
+        let (connect, ways) = (self.connect(), ways.collect::<Vec<_>>());
         let connect = move |sink: Weak<dyn Sink>| {
+            let quorum = connect(sink, &ways);
+            Pending::now(quorum.map(|quorum| Arc::new(quorum) as Arc<dyn Backend>))
+        };
+        let client = Client::new(clock, Box::new(connect));
+        Domain::with(client, Terms::new(TTL, None), "quorum of memory")
+    }
+
+    fn connect(&self) -> impl Fn(Weak<dyn Sink>, &[Way]) -> Result<Quorum, Error> + Send + Sync + use<> {
+        let (servers, weather, dice) = (self.servers.clone(), self.weather, Arc::clone(&self.dice));
+        let ours = Clock::Manual(Arc::clone(&self.clock));
+        move |sink, ways| {
             let (session, ears) = (Session::random(), Ears::new(servers.len(), &sink, &ours));
-            let lines = servers.iter().enumerate().map(|(index, server)| {
+            let lines = servers.iter().zip(ways).enumerate().map(|(index, (server, way))| {
                 let store = Arc::clone(&server.store);
                 let memory = Memory::connect_as(store, ears.of(index), Arc::default(), session.clone());
                 let line = Line {
@@ -101,16 +123,13 @@ impl World {
                     clock: ours.clone(),
                     weather,
                     dice: Arc::clone(&dice),
-                    is_cut: cut.contains(&index),
+                    way: *way,
                 };
                 (format!("h{}", index + 1), Arc::new(line) as Arc<dyn Backend>)
             });
             let lines = lines.collect();
-            let quorum = Quorum::new(session, lines, ears, TTL, ours.clone(), false);
-            Pending::now(quorum.map(|quorum| Arc::new(quorum) as Arc<dyn Backend>))
-        };
-        let client = Client::new(clock, Box::new(connect));
-        Domain::with(client, Terms::new(TTL, None), "quorum of memory")
+            Quorum::new(session, lines, ears, TTL, ours.clone(), false)
+        }
     }
 
     fn client(&self) -> Domain {
@@ -179,7 +198,14 @@ struct Line {
     clock: Clock,
     weather: Weather,
     dice: Arc<Mutex<Dice>>,
+    way: Way,
+}
+
+/// How a client gets to a server.
+#[derive(Clone, Copy, Debug)]
+struct Way {
     is_cut: bool,
+    lag: Duration,
 }
 
 impl Line {
@@ -211,7 +237,8 @@ impl Backend for Line {
         }
         let (clock, memory) = (self.clock.clone(), Arc::clone(&self.memory));
         let (server, name) = (Arc::clone(&self.server), name.clone());
-        let before = self.is_unlucky(late_requests).then(|| self.delay());
+        let lag = (!self.way.lag.is_zero()).then_some(self.way.lag);
+        let before = self.is_unlucky(late_requests).then(|| self.delay()).or(lag);
         let after = self.is_unlucky(late_replies).then(|| self.delay());
         let is_lost = self.is_unlucky(lost_replies);
         // A request goes on by itself, whoever waits for it.
@@ -240,7 +267,7 @@ impl Backend for Line {
     }
 
     fn outage(&self) -> Option<Error> {
-        let is_away = self.is_cut || self.server.is_down.load(Ordering::SeqCst);
+        let is_away = self.way.is_cut || self.server.is_down.load(Ordering::SeqCst);
         is_away.then(|| Error::unavailable("connection refused"))
     }
 

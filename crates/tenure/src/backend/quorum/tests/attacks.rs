@@ -1,0 +1,86 @@
+//! What went wrong once, by an order of events that is rare.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::super::bids::Heard;
+use super::{MS, NAME, TTL, Way, World};
+use crate::ErrorKind;
+use crate::backend::Backend;
+use crate::client::Client;
+use crate::name::Name;
+use crate::owner::Token;
+use crate::record::{Op, Reply, Wait};
+
+// R3.9, S2: each is granted the name by every server, one after the other; the one that stays has the higher fence.
+#[tokio::test]
+async fn of_two_that_take_over_at_once_the_later_fence_stays() {
+    for lags in [[0, 0, 10, 10, 10], [0, 0, 10, 10, 12], [0, 0, 10, 10, 8]] {
+        let world = World::calm(5);
+        let (one, other) = (world.client_lagging(&lags), world.client_lagging(&[10, 10, 0, 0, 10]));
+        let turns = [one, other].map(|domain| {
+            let lock = domain.lock(NAME);
+            tokio::spawn(async move { lock.take_over().await })
+        });
+        let mut guards = Vec::new();
+        for turn in turns {
+            guards.push(world.drive(turn).await.expect("no panic").expect("it is taken"));
+        }
+        world.pass(TTL).await;
+        let highest = guards.iter().map(|guard| guard.fence()).max();
+        let held: Vec<_> = guards.iter().filter(|guard| guard.is_held()).map(|it| it.fence()).collect();
+        assert_ne!(guards[0].fence(), guards[1].fence());
+        assert!(held.len() == 1 && held.first().copied() == highest, "{lags:?}: {held:?} of {highest:?}");
+    }
+}
+
+// R2.3: a push that came to nothing is asked about once, and not again and again.
+#[tokio::test]
+async fn a_push_that_came_to_nothing_is_asked_about_once() {
+    let world = World::calm(3);
+    let holder = world.client();
+    let guard = world.drive(holder.lock(NAME).acquire()).await.expect("a free name");
+    let way = Way { is_cut: false, lag: 4 * MS };
+    let quorum = Arc::new(world.connect()(Weak::<Client>::new(), &[way; 3]).expect("three servers"));
+    let (name, token) = (Name::new(NAME).expect("a name"), Token::fresh(quorum.session(), ""));
+    let ask = || {
+        let not_after = (quorum.0.clock.now() + TTL).as_micros();
+        let (token, floor) = (token.clone(), 0);
+        Op::Acquire { token, ttl: TTL, wait: Wait::Join, polls: false, floor, not_after }
+    };
+    let reply = world.drive(quorum.execute(&name, ask())).await.expect("an answer").reply;
+    assert!(matches!(reply, Reply::Waiting { .. }), "{reply:?}");
+    let before = world.servers[0].executed.load(Ordering::SeqCst);
+    let asking = tokio::spawn(quorum.execute(&name, ask()));
+    world.pass(2 * MS).await;
+    assert_eq!(quorum.0.bids.heard(&token, 0), Heard::Wanted);
+    world.pass(60 * MS).await;
+    assert!(asking.is_finished(), "it has its answer");
+    let reply = asking.await.expect("no panic").expect("an answer").reply;
+    assert!(matches!(reply, Reply::Waiting { .. }), "{reply:?}");
+    assert!(world.servers[0].executed.load(Ordering::SeqCst) - before <= 4, "asked again and again");
+    assert!(guard.is_held());
+}
+
+// R3.9: a lease that still has a majority is not broken, and nobody is told so.
+#[tokio::test]
+async fn a_lease_that_keeps_its_majority_is_not_said_to_be_broken() {
+    let world = World::calm(5);
+    let (holder, breaker) = (world.client(), world.client_lagging(&[6; 5]));
+    let guard = world.drive(holder.lock(NAME).acquire()).await.expect("a free name");
+    let status = world.drive(breaker.inspect(NAME)).await.expect("an answer");
+    let held = status.holder.expect("it is held");
+    let breaking = tokio::spawn({
+        let breaker = breaker.clone();
+        async move { breaker.break_lock(NAME, &held).await }
+    });
+    // They answer who holds it, and are away when they are told to end it.
+    world.pass(Duration::from_millis(4)).await;
+    world.servers[..3].iter().for_each(|server| server.is_down.store(true, Ordering::SeqCst));
+    let error = world.drive(breaking).await.expect("no panic").map(drop).expect_err("two of five ended it");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    world.servers[..3].iter().for_each(|server| server.is_down.store(false, Ordering::SeqCst));
+    world.pass(TTL).await;
+    assert!(guard.is_held());
+}
