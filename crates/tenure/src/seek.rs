@@ -91,6 +91,10 @@ impl Seek {
                     backoff = Backoff::new();
                     self.take(reply, sent, polls)
                 }
+                // Those who wait go on with another bid.
+                Err(error) if error.is_transient() && self.client.opened().is_spent(&self.bid.token) => {
+                    Next::Leave
+                }
                 // A waiter outlasts an outage of one ttl.
                 Err(error) if error.is_transient() && self.client.clock.now() < last_contact + terms.ttl => {
                     // One request that breaks off is no news.

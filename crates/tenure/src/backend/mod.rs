@@ -93,6 +93,11 @@ pub(crate) trait Backend: Send + Sync {
         None
     }
 
+    /// Whether nothing can come of this token any more although the store is there: whoever waits with it needs another.
+    fn is_spent(&self, _token: &Token) -> bool {
+        false
+    }
+
     /// What this kind of store can do.
     fn capabilities(&self) -> &'static [Capability];
 

@@ -143,6 +143,11 @@ impl Bids {
         self.change(token, |_| ());
     }
 
+    #[cfg(test)]
+    pub(super) fn tokens(&self) -> Vec<Token> {
+        self.standings.lock().keys().cloned().collect()
+    }
+
     /// The servers that must not be asked or counted with this token.
     pub(super) fn lost(&self, token: &Token) -> Set {
         self.standings.lock().get(token).map_or_else(Set::default, Standing::lost)

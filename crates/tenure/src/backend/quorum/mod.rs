@@ -40,7 +40,7 @@ use crate::clock::{Clock, Moment, micros};
 use crate::error::Error;
 use crate::finding::Finding;
 use crate::name::{Name, NameMap};
-use crate::owner::Session;
+use crate::owner::{Session, Token};
 use crate::record::{Op, Reply};
 use crate::sync::Mutex;
 
@@ -253,6 +253,15 @@ impl Backend for Quorum {
 
     fn outage(&self) -> Option<Error> {
         self.0.outage()
+    }
+
+    /// So many servers are lost to it that the rest is no majority.
+    fn is_spent(&self, token: &Token) -> bool {
+        let (group, lost) = (&self.0, self.0.bids.lost(token));
+        let in_reach = |server: &usize| group.members[*server].is_in_reach();
+        let in_reach: Vec<_> = (0..group.members.len()).filter(in_reach).collect();
+        let left = in_reach.iter().filter(|server| !lost.has(**server)).count();
+        in_reach.len() >= group.majority() && left < group.majority()
     }
 
     fn capabilities(&self) -> &'static [Capability] {

@@ -7,7 +7,7 @@ mod properties;
 mod rules;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tenure_testkit::dice::Dice;
@@ -107,6 +107,19 @@ impl World {
         };
         let client = Client::new(clock, Box::new(connect));
         Domain::with(client, Terms::new(TTL, None), "quorum of memory")
+    }
+
+    /// A client, and its backend when it has one.
+    fn client_shown(&self) -> (Domain, Arc<OnceLock<Arc<Quorum>>>) {
+        let opened: Arc<OnceLock<Arc<Quorum>>> = Arc::default();
+        let (connect, shown) = (self.connect(), Arc::clone(&opened));
+        let ways = vec![Way { is_cut: false, lag: Duration::ZERO }; self.servers.len()];
+        let connect = move |sink: Weak<dyn Sink>| {
+            let quorum = connect(sink, &ways).map(Arc::new);
+            Pending::now(quorum.map(|quorum| Arc::clone(shown.get_or_init(|| quorum)) as Arc<dyn Backend>))
+        };
+        let client = Client::new(Clock::Manual(Arc::clone(&self.clock)), Box::new(connect));
+        (Domain::with(client, Terms::new(TTL, None), "quorum of memory"), opened)
     }
 
     fn connect(&self) -> impl Fn(Weak<dyn Sink>, &[Way]) -> Result<Quorum, Error> + Send + Sync + use<> {

@@ -84,3 +84,28 @@ async fn a_lease_that_keeps_its_majority_is_not_said_to_be_broken() {
     world.pass(TTL).await;
     assert!(guard.is_held());
 }
+
+// R3.9, R3.6: servers that did not answer a leave are lost to its token, not to whoever waits.
+#[tokio::test]
+async fn a_waiter_to_whom_a_majority_is_lost_goes_on_with_another_token() {
+    let world = World::calm(3);
+    let (holder, (waiter, opened)) = (world.client(), world.client_shown());
+    let guard = world.drive(holder.lock(NAME).acquire()).await.expect("a free name");
+    let lock = waiter.lock(NAME);
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    world.pass(20 * MS).await;
+    let quorum = opened.get().expect("it waits");
+    let tokens = quorum.0.bids.tokens();
+    let [token] = &tokens[..] else { panic!("one bid, not {tokens:?}") };
+    assert!(!quorum.is_spent(token));
+    [1, 2].into_iter().for_each(|server| quorum.0.bids.lose(token, server));
+    // An outage is no reason to begin anew: a waiter that did would never give up.
+    world.servers[1..].iter().for_each(|server| server.is_down.store(true, Ordering::SeqCst));
+    assert!(!quorum.is_spent(token));
+    world.servers[1..].iter().for_each(|server| server.is_down.store(false, Ordering::SeqCst));
+    assert!(quorum.is_spent(token));
+    let fence = guard.fence();
+    world.drive(guard.release()).await.expect("to release");
+    let next = world.drive(waiting).await.expect("no panic").expect("its turn");
+    assert!(next.fence() > fence && next.is_held());
+}
