@@ -83,6 +83,7 @@ fn one_holder_whatever_happens_to_a_minority() {
             workers[number] = Worker::start(&url, &dir, number, generation, seed);
         }
     }
+    harm_most(&scene, &mut dice, &log);
     for worker in &mut workers {
         drop(worker.child.stdin.take());
     }
@@ -140,6 +141,22 @@ fn harm(scene: &Scene, dice: &mut Dice, log: &Recorder) {
         }
     }
     std::thread::sleep(Duration::from_millis(dice.roll(300)));
+}
+
+/// Two are killed, which three can do without; then one of these is stopped as well, and goes on.
+fn harm_most(scene: &Scene, dice: &mut Dice, log: &Recorder) {
+    let first = usize::try_from(dice.roll(5)).expect("a small number");
+    let servers: Vec<_> = (0..5).map(|step| &scene.servers[(first + step) % 5]).collect();
+    log.fault("two servers killed", None, None);
+    servers[0].kill();
+    servers[2].kill();
+    std::thread::sleep(TTL / 2);
+    log.fault("one more server stopped", None, None);
+    servers[1].stop();
+    std::thread::sleep(TTL + TTL / 2);
+    servers[1].cont();
+    log.healed("one more server stopped", None, None);
+    std::thread::sleep(TTL);
 }
 
 /// What a process does until whoever started it says that it is enough.
