@@ -13,6 +13,7 @@ pub(crate) mod open;
 pub(crate) mod quorum;
 pub(crate) mod redis;
 pub(crate) mod rehearsal;
+pub(crate) mod together;
 
 use std::future::Future;
 use std::os::fd::OwnedFd;

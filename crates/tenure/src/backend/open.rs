@@ -1,8 +1,6 @@
 //! From a URL to a backend: the one place that knows which stores are compiled in.
 
-use std::future::Future;
 use std::sync::{Arc, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 use super::file::FileDomain;
@@ -11,9 +9,8 @@ use super::memory::{Memory, MemoryStore};
 use super::quorum::{Ears, Quorum};
 use super::redis::Redis;
 use super::redis::cluster::Cluster;
-use super::{Backend, Pending, Sink};
+use super::{Backend, Pending, Sink, together};
 use crate::clock::Clock;
-use crate::error::Error;
 use crate::lease::Terms;
 use crate::owner::Session;
 use crate::url::{Degrade, DomainUrl, Inner, RedisUrl, Target, Topology};
@@ -67,46 +64,25 @@ fn quorum(
     must_be_there: bool,
 ) -> Pending<Arc<dyn Backend>> {
     let ears = Ears::new(url.hosts().len(), sink, clock);
-    let opening: Vec<_> = url
-        .members()
-        .iter()
-        .enumerate()
-        .map(|(server, member)| {
-            let label = member.hosts().first().map(ToString::to_string).unwrap_or_default();
-            let ear = ears.of(server);
-            (label, Redis::open(member, times.timeout, clock, ear, session.clone(), false))
-        })
-        .collect();
+    let opening: Vec<_> =
+        url.members()
+            .iter()
+            .enumerate()
+            .map(|(server, member)| {
+                let label = member.hosts().first().map(ToString::to_string).unwrap_or_default();
+                let ear = ears.of(server);
+                let opening = Redis::open(member, times.timeout, clock, ear, session.clone(), false);
+                async move {
+                    opening.await.map(|server| (label.clone(), server)).map_err(|error| error.of(&label))
+                }
+            })
+            .collect();
     let clock = clock.clone();
     Pending::Later(Box::pin(async move {
-        let mut servers = Vec::with_capacity(opening.len());
-        for (label, answer) in together(opening).await {
-            let server = answer.map_err(|error| error.of(&label))?;
-            servers.push((label, server));
-        }
+        let servers = together::all(opening).await.into_iter().collect::<Result<_, _>>()?;
         let quorum = Quorum::new(session, servers, ears, times.ttl, clock, must_be_there)?;
         Ok(Arc::new(quorum) as Arc<dyn Backend>)
     }))
-}
-
-type Opened = Result<Arc<dyn Backend>, Error>;
-
-/// Waits for all of them at the same time.
-async fn together(opening: Vec<(String, Pending<Arc<dyn Backend>>)>) -> Vec<(String, Opened)> {
-    let mut opening: Vec<_> =
-        opening.into_iter().map(|(label, pending)| (label, Box::pin(pending), None)).collect();
-    std::future::poll_fn(|cx| {
-        let mut are_all_there = true;
-        for (_, pending, answer) in opening.iter_mut().filter(|(.., answer)| answer.is_none()) {
-            match pending.as_mut().poll(cx) {
-                Poll::Ready(opened) => *answer = Some(opened),
-                Poll::Pending => are_all_there = false,
-            }
-        }
-        if are_all_there { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    opening.into_iter().filter_map(|(label, _, answer)| Some((label, answer?))).collect()
 }
 
 /// What the URL says of time.

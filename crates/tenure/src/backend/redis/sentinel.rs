@@ -11,11 +11,8 @@
 mod asking;
 mod silence;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 use redis::{Client, ConnectionAddr, PushInfo, PushKind};
@@ -23,6 +20,7 @@ use redis::{Client, ConnectionAddr, PushInfo, PushKind};
 pub(super) use self::asking::{Named, Sentinel, named};
 pub(super) use self::silence::Silence;
 use super::access::Access;
+use crate::backend::together;
 use crate::error::Error;
 use crate::sync::Mutex;
 use crate::url::HostPort;
@@ -169,26 +167,8 @@ impl Sentinels {
 
     /// Asks all of them at once, until the answers are enough, or there is one of each.
     pub(super) async fn ask_each(&self, are_enough: impl Fn(&[Answered]) -> bool) -> Vec<Answered> {
-        let mut asked: Vec<Option<Pin<Box<dyn Future<Output = _> + Send + '_>>>> = Vec::new();
-        for sentinel in &self.sentinels {
-            asked.push(Some(Box::pin(sentinel.ask(&self.service, self.patience))));
-        }
-        let mut answers: Vec<Answered> = asked.iter().map(|_| None).collect();
-        std::future::poll_fn(|cx| {
-            for (asked, answer) in asked.iter_mut().zip(&mut answers) {
-                if let Some(future) = asked
-                    && let Poll::Ready(said) = future.as_mut().poll(cx)
-                {
-                    (*asked, *answer) = (None, Some(said));
-                }
-            }
-            match are_enough(&answers) || answers.iter().all(Option::is_some) {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
-            }
-        })
-        .await;
-        answers
+        let asked = self.sentinels.iter().map(|sentinel| sentinel.ask(&self.service, self.patience));
+        together::until(asked.collect(), are_enough).await
     }
 
     /// How many replicas they know of, also those that are down: the most that one of them said.

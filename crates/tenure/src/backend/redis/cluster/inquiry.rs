@@ -15,7 +15,7 @@ use super::super::sentinel::shown;
 use super::map::{self, Map};
 use super::node::Node;
 use super::router::Router;
-use super::together;
+use crate::backend::together;
 use crate::error::{Error, ErrorKind};
 use crate::url::HostPort;
 

@@ -12,7 +12,6 @@ mod node;
 mod route;
 pub(super) mod router;
 mod slot;
-mod together;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,6 +22,7 @@ use super::client::{Asker, Failure};
 use super::keys::Keys;
 use super::script::Call;
 use super::{PIPELINE, TRACKED_AFTER, examine, scan};
+use crate::backend::together;
 use crate::backend::{Answer, Backend, Capability, Pending, Sink};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};

@@ -5,28 +5,31 @@ use std::pin::Pin;
 use std::task::Poll;
 
 /// All answers, in the order of the questions.
-pub(super) async fn all<F: Future + Send>(questions: Vec<F>) -> Vec<F::Output> {
-    until(questions, |_| false).await
+pub(crate) async fn all<F: Future + Send>(questions: Vec<F>) -> Vec<F::Output> {
+    until(questions, |_| false).await.into_iter().flatten().collect()
 }
 
 /// The answers of a majority that has any.
-pub(super) async fn most<T, F: Future<Output = Option<T>> + Send>(questions: Vec<F>) -> Vec<F::Output> {
+pub(crate) async fn most<T, F: Future<Output = Option<T>> + Send>(questions: Vec<F>) -> Vec<F::Output> {
     let majority = questions.len() / 2 + 1;
-    until(questions, |answers| answers.iter().flatten().flatten().count() >= majority).await
+    let are_enough = |answers: &[Option<F::Output>]| answers.iter().flatten().flatten().count() >= majority;
+    until(questions, are_enough).await.into_iter().flatten().collect()
 }
 
 /// All answers up to the first good one.
-pub(super) async fn first_good<F: Future + Send>(
+pub(crate) async fn first_good<F: Future + Send>(
     questions: Vec<F>,
     is_good: impl Fn(&F::Output) -> bool,
 ) -> Vec<F::Output> {
-    until(questions, |answers| answers.iter().flatten().any(&is_good)).await
+    let are_enough = |answers: &[Option<F::Output>]| answers.iter().flatten().any(&is_good);
+    until(questions, are_enough).await.into_iter().flatten().collect()
 }
 
-async fn until<F: Future + Send>(
+/// The answers that there are when they are enough, each in the place of its question.
+pub(crate) async fn until<F: Future + Send>(
     questions: Vec<F>,
-    is_enough: impl Fn(&[Option<F::Output>]) -> bool,
-) -> Vec<F::Output> {
+    are_enough: impl Fn(&[Option<F::Output>]) -> bool,
+) -> Vec<Option<F::Output>> {
     let mut asked: Vec<Option<Pin<Box<F>>>> =
         questions.into_iter().map(|question| Some(Box::pin(question))).collect();
     let mut answers: Vec<Option<F::Output>> = asked.iter().map(|_| None).collect();
@@ -38,11 +41,11 @@ async fn until<F: Future + Send>(
                 (*asked, *answer) = (None, Some(said));
             }
         }
-        match is_enough(&answers) || answers.iter().all(Option::is_some) {
+        match are_enough(&answers) || answers.iter().all(Option::is_some) {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }
     })
     .await;
-    answers.into_iter().flatten().collect()
+    answers
 }
