@@ -26,7 +26,7 @@ lint:
 unit:
 	cargo test --package tenure --lib --locked --profile explore
 	cargo test --workspace --exclude tenure --lib --bins --locked
-	cargo test --workspace --exclude tenure-cli --test '*' --locked --no-fail-fast -- --test-threads 8
+	cargo test --workspace --exclude tenure-cli --test '*' --locked --no-fail-fast -- --test-threads 10
 	cargo test --package tenure-cli --test '*' --locked --no-fail-fast -- --test-threads 6
 	cargo test --package tenure --test conformance --locked --quiet says_what_it_left_out -- --nocapture
 	cargo test --workspace --doc --locked
