@@ -159,6 +159,9 @@ impl Attempt<'_> {
     async fn ask_desk(&mut self) -> Option<Reply> {
         for _ in 0..self.votes.len() {
             let desk = self.desk;
+            if self.group.bids.lost(&self.ask.token).has(desk) {
+                return None;
+            }
             let op = self.op(desk, self.ask.wait, self.ask.floor);
             self.round.ask(desk, self.group.ask(desk, self.name, op));
             let limit = self.limit();

@@ -109,3 +109,21 @@ async fn a_waiter_to_whom_a_majority_is_lost_goes_on_with_another_token() {
     let next = world.drive(waiting).await.expect("no panic").expect("its turn");
     assert!(next.fence() > fence && next.is_held());
 }
+
+// R3.9, S1: a leave that is on its way there may be executed after what is asked now, and take it away again.
+#[tokio::test]
+async fn a_server_that_is_lost_to_a_bid_is_not_asked_where_no_other_is_in_reach() {
+    let world = World::calm(3);
+    let ways = [Way { is_cut: false, lag: Duration::ZERO }; 3];
+    let quorum = world.connect()(Weak::<Client>::new(), &ways).expect("three servers");
+    let (name, token) = (Name::new(NAME).expect("a name"), Token::fresh(quorum.session(), ""));
+    quorum.0.bids.begin(&token, TTL);
+    quorum.0.bids.leaving(&token, 0);
+    quorum.0.saw_contended(&name);
+    world.servers[1..].iter().for_each(|server| server.is_down.store(true, Ordering::SeqCst));
+    let before = world.servers[0].executed.load(Ordering::SeqCst);
+    let not_after = (quorum.0.clock.now() + TTL).as_micros();
+    let ask = Op::Acquire { token, ttl: TTL, wait: Wait::Join, polls: false, floor: 0, not_after };
+    world.drive(quorum.execute(&name, ask)).await.map(drop).expect_err("nobody can grant it");
+    assert_eq!(world.servers[0].executed.load(Ordering::SeqCst), before, "it was asked");
+}
