@@ -78,8 +78,7 @@ impl Group {
         round.rest(&self.clock);
         let mut leaving = self.ask_all(name, &Op::Leave { token });
         let limit = self.clock.now() + LONGEST_SILENCE;
-        let are_silent = |round: &Round| round.pending().all(|server| self.members[server].is_silent());
-        leaving.until(&self.clock, limit, are_silent).await;
+        leaving.until(&self.clock, limit, |round| self.are_silent(round)).await;
         leaving.rest(&self.clock);
     }
 
@@ -88,10 +87,8 @@ impl Group {
         let mut round = self.ask_all(name, &Op::Inspect);
         let limit = self.clock.now() + LONGEST_ANSWER;
         // All that are known to answer: what is shown should not change from one look to the next.
-        let have_answered = |round: &Round| {
-            let late = round.pending().filter(|&server| !self.members[server].is_silent()).count();
-            late == 0 && round.replies().count() >= self.majority()
-        };
+        let have_answered =
+            |round: &Round| self.are_silent(round) && round.replies().count() >= self.majority();
         round.until(&self.clock, limit, have_answered).await;
         match round.replies().count() >= self.majority() {
             true => Ok(round),

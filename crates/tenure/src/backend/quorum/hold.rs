@@ -169,10 +169,12 @@ impl Group {
         self.end(name, token, &Op::Leave { token: token.clone() });
         let mut round = self.ask_all(name, &op);
         let limit = self.clock.now() + LONGEST_ANSWER;
-        let have_left = |round: &Round| round.replies().count() >= self.majority();
-        round.until(&self.clock, limit, have_left).await;
-        if !have_left(&round) {
+        // A place that nobody wants is seen, and kept, at any server: all that are known to answer are waited for.
+        round.until(&self.clock, limit, |round| self.are_silent(round)).await;
+        if self.clock.now() >= limit {
             self.saw_silence(&round);
+        }
+        if round.replies().count() < self.majority() {
             return Err(self.too_few_answers(round));
         }
         round.rest(&self.clock);

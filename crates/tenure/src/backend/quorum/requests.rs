@@ -130,6 +130,11 @@ impl Group {
         round
     }
 
+    /// Whether nobody is left who is known to answer.
+    pub(super) fn are_silent(&self, round: &Round) -> bool {
+        round.pending().all(|server| self.members[server].is_silent())
+    }
+
     /// Those that have not answered by now are not waited for until they do.
     pub(super) fn saw_silence(&self, round: &Round) {
         for server in round.pending() {

@@ -121,9 +121,7 @@ impl Attempt<'_> {
         }
         before.rest(&self.group.clock);
         let limit = self.limit();
-        let members = &self.group.members;
-        let are_silent = |round: &Round| round.pending().all(|server| members[server].is_silent());
-        leaving.until(&self.group.clock, limit, are_silent).await;
+        leaving.until(&self.group.clock, limit, |round| self.group.are_silent(round)).await;
         leaving.rest(&self.group.clock);
     }
 
