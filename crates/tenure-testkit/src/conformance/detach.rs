@@ -182,6 +182,12 @@ pub(super) async fn a_renewed_ticket_outlives_its_renewer(f: &impl Fixture) {
     assert!(a.domain().adopt(&ticket).await.expect("to adopt").is_held());
 }
 
+/// Releases what a ticket does not hold any more. `None` where it was asked twice: then that is taken for the work of the first try.
+async fn release_in_vain(f: &impl Fixture, client: &impl Client, ticket: &Ticket) -> Option<Release> {
+    let said = client.domain().release(ticket).await.expect("an answer");
+    (!f.loses_replies() || said != Release::Done).then_some(said)
+}
+
 // R2.4, R1.1
 pub(super) async fn a_ticket_is_released(f: &impl Fixture) {
     let (a, b, c) = (f.client().await, f.client().await, f.client().await);
@@ -190,13 +196,13 @@ pub(super) async fn a_ticket_is_released(f: &impl Fixture) {
     assert_eq!(b.domain().release(&ticket).await.expect("to release"), Release::Done);
     let guard = granted(f, waiter).await;
     assert!(guard.fence() > ticket.fence());
-    match a.domain().release(&ticket).await.expect("an answer") {
-        Release::Taken { by } => assert_eq!(by.label(), "waiter"),
-        other => panic!("{other:?}"),
+    match release_in_vain(f, &a, &ticket).await {
+        Some(Release::Taken { by }) => assert_eq!(by.label(), "waiter"),
+        other => assert!(other.is_none(), "{other:?}"),
     }
     assert!(guard.is_held(), "nothing was changed");
     assert_eq!(guard.release().await.expect("to release"), Release::Done);
-    assert_eq!(a.domain().release(&ticket).await.expect("an answer"), Release::Expired);
+    assert!(release_in_vain(f, &a, &ticket).await.is_none_or(|said| said == Release::Expired));
     is_free(f, a.domain()).await;
 }
 
@@ -212,7 +218,8 @@ pub(super) async fn a_ticket_that_was_used_changes_nothing(f: &impl Fixture) {
         assert!(matches!(error.loss().map(Loss::kind), Some(LossKind::Taken { .. })), "{error:?}");
         assert!(error.to_string().contains("the ticket was used; the name is held by"), "{error}");
     }
-    assert!(matches!(a.domain().release(&ticket).await.expect("an answer"), Release::Taken { .. }));
+    let said = release_in_vain(f, &a, &ticket).await;
+    assert!(said.is_none_or(|said| matches!(said, Release::Taken { .. })));
     assert_eq!(look(a.domain()).await.holder.expect("to be held").fence, guard.fence());
     assert_eq!(guard.release().await.expect("to release"), Release::Done, "it was ours all the time");
 }

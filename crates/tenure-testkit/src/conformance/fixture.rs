@@ -28,6 +28,11 @@ pub trait Fixture: Send + Sync + 'static {
         &[]
     }
 
+    /// Whether replies get lost all the time, also where no case asks for it: who asked again can't always be told what the first try did.
+    fn loses_replies(&self) -> bool {
+        false
+    }
+
     /// A client of its own comes, does this with the name, and dies without a word while it does: killed, stopped for good, or cut off.
     /// Returns when it is dead, with the ticket if it detached.
     fn die(&self, doing: Doing, name: &str, ttl: Duration) -> impl Future<Output = Option<Ticket>> + Send {

@@ -144,8 +144,14 @@ pub(super) async fn a_bad_time_is_invalid(f: &impl Fixture) {
     is_invalid(lock(&client).max_hold(Duration::from_millis(99)).acquire().await);
     assert!(!look(client.domain()).await.is_held(), "refused, and taken");
     for ttl in [Duration::from_millis(100), 24 * hour] {
-        let guard = lock(&client).ttl(ttl).acquire().await.expect("at the limit");
-        guard.release().await.expect("to release");
+        let guard = loop {
+            match lock(&client).ttl(ttl).acquire().await {
+                // So short a ttl leaves a busy machine little time to answer.
+                Err(error) if error.is_transient() => {}
+                guard => break guard.expect("at the limit"),
+            }
+        };
+        drop(guard);
         is_free(f, client.domain()).await;
     }
     let patient = lock(&client).try_acquire_for(Duration::MAX).await.expect("no limit at all");

@@ -27,6 +27,11 @@ const STEP: Duration = Duration::from_millis(10);
 /// The name of most cases.
 pub(super) const NAME: &str = "orders/42";
 
+/// How long what must happen at once may take: no reply may get lost on the way.
+fn at_once(f: &impl Fixture) -> Duration {
+    if f.loses_replies() { LIMIT } else { SOON }
+}
+
 /// Waits for the future while time passes.
 #[track_caller]
 pub(super) fn drive<T>(f: &impl Fixture, future: impl Future<Output = T>) -> impl Future<Output = T> {
@@ -62,7 +67,7 @@ pub(super) fn eventually(f: &impl Fixture, is_so: impl AsyncFnMut() -> bool) -> 
 /// Waits until it is so, which must be at once.
 #[track_caller]
 pub(super) fn soon(f: &impl Fixture, is_so: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
-    within(f, SOON, is_so)
+    within(f, at_once(f), is_so)
 }
 
 #[track_caller]
@@ -190,6 +195,6 @@ pub(super) fn granted(f: &impl Fixture, task: JoinHandle<Guard>) -> impl Future<
 /// The same, at once.
 #[track_caller]
 pub(super) fn soon_granted(f: &impl Fixture, task: JoinHandle<Guard>) -> impl Future<Output = Guard> {
-    let granted = drive_for(f, SOON, task);
+    let granted = drive_for(f, at_once(f), task);
     async { granted.await.expect("a task that did not panic") }
 }

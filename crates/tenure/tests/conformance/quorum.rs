@@ -90,7 +90,8 @@ impl Fixture for Majority {
     }
 }
 
-// Order is not promised; and a name that is handed over is nobody's until a majority was asked.
+// Order is not promised; a name that is handed over is nobody's until a majority was asked; and a server that was not needed for a grant may
+// have granted a fence of its own, which it shows to whoever asks it alone.
 conformance!(quorum, Majority::new(), without [
     closing::a_hand_over_that_races_with_close_goes_to_the_next,
     cohort::a_busy_client_does_not_starve_another,
@@ -102,6 +103,7 @@ conformance!(quorum, Majority::new(), without [
     outage::a_waiter_that_comes_back_has_its_place,
     outage::nobody_overtakes_the_queue_after_an_expiry,
     retry::an_enqueue_without_an_answer_is_in_the_queue_once,
+    surface::busy_says_the_holders_fence,
     surface::those_who_wait_are_shown_with_their_place_and_time,
     waiting::a_dead_waiter_is_skipped,
     waiting::a_grant_to_one_that_gave_up_goes_to_the_next,

@@ -97,7 +97,7 @@ impl Killer {
             let (mut served, mut since) = (0, Instant::now());
             while !ends.load(Ordering::SeqCst) {
                 // On a busy machine a connection needs longer to be of use at all.
-                let is_of_use = scripts_served(&server) > served || since.elapsed() > 4 * EVERY;
+                let is_of_use = scripts_served(&server) > served + 1 || since.elapsed() > 10 * EVERY;
                 if !is_of_use {
                     std::thread::park_timeout(EVERY / 10);
                     continue;
@@ -206,6 +206,10 @@ impl Fixture for OneServer {
 
     async fn let_pass(&self, time: Duration) {
         tokio::time::sleep(time).await;
+    }
+
+    fn loses_replies(&self) -> bool {
+        self.killer.is_some()
     }
 
     async fn die(&self, doing: Doing, name: &str, ttl: Duration) -> Option<Ticket> {
