@@ -180,7 +180,7 @@ macro_rules! each_conformance_case {
                 is_it_locked_by_whom_and_for_how_long: [];
                 those_who_wait_are_shown_with_their_place_and_time: [Fifo];
                 busy_says_who_since_when_and_how_many_wait: [];
-                busy_says_the_holders_fence: [];
+                busy_says_the_holders_fence: [Fifo];
                 one_that_gives_up_does_not_count_itself: [];
                 a_guard_knows_its_facts: [];
                 a_guard_knows_its_facts_out_of_reach_too: [CutOff];
