@@ -28,8 +28,9 @@ pub trait Fixture: Send + Sync + 'static {
         &[]
     }
 
-    /// Whether replies get lost all the time, also where no case asks for it: who asked again can't always be told what the first try did.
-    fn loses_replies(&self) -> bool {
+    /// Whether connections break all the time, also where no case asks for it. Then replies get lost, and whoever asked again can't always be
+    /// told what the first try did; and a waiter that just connects again may be passed over.
+    fn breaks_connections(&self) -> bool {
         false
     }
 

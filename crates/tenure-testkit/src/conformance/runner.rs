@@ -107,6 +107,9 @@ async fn why_not(fixture: &impl Fixture, needs: &[Need]) -> Option<String> {
         Need::Store(capability) if !store.contains(capability) => {
             Some(format!("the store has no {capability:?}"))
         }
+        Need::Store(Capability::Fifo) if fixture.breaks_connections() => {
+            Some("a waiter that just connects again may be passed over".to_owned())
+        }
         Need::Store(_) => None,
         Need::Fixture(ability) => {
             let lack = fixture.lacks().iter().find(|(lacking, _)| lacking == ability);

@@ -29,7 +29,7 @@ pub(super) const NAME: &str = "orders/42";
 
 /// How long what must happen at once may take: no reply may get lost on the way.
 fn at_once(f: &impl Fixture) -> Duration {
-    if f.loses_replies() { LIMIT } else { SOON }
+    if f.breaks_connections() { LIMIT } else { SOON }
 }
 
 /// Waits for the future while time passes.

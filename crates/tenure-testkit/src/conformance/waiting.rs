@@ -245,7 +245,8 @@ pub(super) async fn the_limit_of_a_task_concerns_no_other(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let guard = hold(&a).await;
     let impatient = lock(&b);
-    let mut impatient = pin!(impatient.try_acquire_for(Duration::from_millis(200)));
+    // Long enough to be seen in the queue, also on a machine that is busy.
+    let mut impatient = pin!(impatient.try_acquire_for(Duration::from_millis(1_500)));
     pending_until(f, impatient.as_mut(), async || queue(a.domain()).await.len() == 1).await;
     let patient = sit(f, &b, lock(&b)).await;
     assert!(!drive(f, impatient).await.expect("no error").is_acquired());
