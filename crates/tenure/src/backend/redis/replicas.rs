@@ -98,13 +98,13 @@ impl Acknowledgement {
         asking: usize,
         patience: Duration,
     ) -> Result<(), Error> {
-        let answers = answers.map_err(|error| fault::of_command(&error))?;
+        // The script was executed, whatever comes after it; also where the fence is on its way to another node.
+        let answers = answers.map_err(|error| fault::of_command(&error).half_way())?;
         let is_refusal = |answer: &&Value| matches!(answer, Value::ServerError(_));
         if let Some(Value::ServerError(refusal)) = answers.iter().find(is_refusal) {
             let error = fault::refused(refusal);
-            // The script was executed, whatever comes after it; also where the fence is on its way to another node.
             let passes = error.is_transient() || ["MOVED", "ASK"].contains(&refusal.code());
-            return Err(if passes { Error::unanswered(error.to_string()) } else { error });
+            return Err(if passes { Error::unanswered(error.to_string()) } else { error.half_way() });
         }
         let answers = answers.get(asking..).unwrap_or_default();
         let replicas = answers.get(2).and_then(string).and_then(connected);
