@@ -5,4 +5,4 @@ mod outage;
 mod permissions;
 mod runtimes;
 mod urls;
-mod warnings;
+pub(crate) mod warnings;

@@ -11,10 +11,10 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Keeps the warnings of this thread.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         self.0.lock().expect("no panic").clone()
     }
 }

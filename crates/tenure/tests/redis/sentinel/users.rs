@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use tenure::{Domain, ErrorKind};
-use tenure_testkit::redis::{RedisServer, Trio};
+use tenure_testkit::redis::{Fault, Proxy, RedisServer, Trio, named};
 
-use crate::hygiene::traces::{PATIENCE, until_clean};
+use crate::hygiene::traces::{PATIENCE, until, until_clean};
+use crate::opening::warnings::Log;
 
 /// What one server needs, as docs/backends/redis.md says.
 const COMMANDS: &str = "+evalsha +eval +time +get +set +del +exists +pttl +pexpire +zadd +zrem +zrange +zrevrange +zrank +zscore +zcard \
@@ -109,4 +110,30 @@ async fn all_of_an_unknown_number_is_denied() {
         assert!(begin.elapsed() < PATIENCE, "{error}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+// R0.6, R0.8: it is said once, and asked no more often than needed.
+#[tokio::test]
+async fn who_may_not_listen_to_sentinels_is_quiet() {
+    let trio = Trio::builder().down_after(Duration::from_secs(60)).start();
+    let rules = SCOUT.replace("+subscribe", "");
+    trio.sentinels().iter().for_each(|sentinel| permit(sentinel, "scout", &rules));
+    // So far away that no connection seems to break at once.
+    let proxies = trio.sentinels().each_ref().map(Proxy::new);
+    for proxy in &proxies {
+        proxy.inject(Fault::DelayReply(Duration::from_millis(30)), u64::MAX, named("SUBSCRIBE"));
+    }
+    let hosts = proxies.each_ref().map(|proxy| format!("127.0.0.1:{}", proxy.port())).join(",");
+    let url =
+        format!("redis+sentinel://{hosts}/{}?sentinel_user=scout&sentinel_password=secret", trio.service());
+    let log = Log::default();
+    let _default = tracing::subscriber::set_default(log.clone());
+    let domain = Domain::open(&url).await.expect("a master");
+    let subscribed = || proxies.iter().map(Proxy::faults).sum::<u64>();
+    until("all were tried", || subscribed() >= 3).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(subscribed() < 12, "{} attempts", subscribed());
+    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    let said = log.lines();
+    assert_eq!(said.iter().filter(|line| line.contains("+switch-master")).count(), 1, "{said:?}");
 }
