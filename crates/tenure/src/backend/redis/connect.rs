@@ -227,8 +227,12 @@ impl Connector {
         let mut server = Server::new(hello, info, time, refusal);
         if server.is_sentinel {
             let address = self.address();
+            let place = match self.addr() {
+                Some(ConnectionAddr::Unix(_)) => "HOST:PORT",
+                _ => &address,
+            };
             return Err(Error::invalid(format!(
-                "what answers at {address} is a sentinel; write redis+sentinel://{address}/SERVICE"
+                "what answers at {address} is a sentinel; write redis+sentinel://{place}/SERVICE"
             )));
         }
         // What was started lately may have forgotten something, unless this.

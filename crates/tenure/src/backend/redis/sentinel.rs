@@ -228,5 +228,5 @@ impl Drop for Counting<'_> {
 }
 
 pub(super) fn shown(host: &HostPort) -> String {
-    format!("{}:{}", host.host, host.port)
+    host.to_string()
 }
