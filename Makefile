@@ -20,12 +20,17 @@ fmt:
 lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 
+# Always of the whole workspace: a choice of packages is a choice of features, and builds what they share once more.
 unit:
 	cargo test --workspace --lib --bins --locked
-	cargo test --workspace --exclude tenure-cli --test '*' --locked --no-fail-fast -- --test-threads 10
-	cargo test --package tenure-cli --test '*' --locked --no-fail-fast -- --test-threads 6
-	cargo test --package tenure --test conformance --locked --quiet says_what_it_left_out -- --nocapture
+	cargo test --workspace $(call tests_of,tenure) --locked --no-fail-fast -- --test-threads 16
+	cargo test --workspace $(call tests_of,tenure-cli) --locked --no-fail-fast -- --test-threads 6
+	cargo test --workspace --test conformance --locked --quiet says_what_it_left_out -- --nocapture
 	cargo test --workspace --doc --locked
+
+# The test programs of a crate: tests/*.rs and tests/*/main.rs.
+tests_of = $(addprefix --test ,$(sort $(notdir $(basename $(wildcard crates/$(1)/tests/*.rs)) \
+  $(patsubst %/main.rs,%,$(wildcard crates/$(1)/tests/*/main.rs)))))
 
 # Permuted schedules: the crate once more, and nothing that it depends on, with a mutex of the model in place of the real one. Clippy is
 # the compiler here, so that it is looked at as well.
