@@ -1,5 +1,5 @@
 # `make test` is everything that a change must pass; it installs what it needs. `make bench` measures.
-.PHONY: test toolchain peers fmt lint unit schedules docs bench bench-peers model fuzz torture chaos deny
+.PHONY: test toolchain peers fmt lint unit schedules docs versions bench bench-peers model fuzz torture chaos deny
 
 test: toolchain peers fmt lint unit schedules docs
 
@@ -42,6 +42,13 @@ schedules:
 
 docs:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked --quiet
+
+# The conformance suite on Valkey 9.1, and on Redis 6.2, which has a cluster without what ours needs.
+versions:
+	@.ci/install-versions
+	PATH="$$PWD/target/versions/valkey-9.1:$$PATH" cargo test --workspace --test conformance --locked --no-fail-fast -- --test-threads 16
+	PATH="$$PWD/target/versions/redis-6.2:$$PATH" cargo test --workspace --test conformance --locked --no-fail-fast -- --test-threads 16 \
+	  redis:: sentinel:: quorum::
 
 # Speed, as ratios measured side by side in one run: prints a table, writes target/bench/results.json.
 bench:

@@ -6,6 +6,8 @@ use super::port::Port;
 use super::server::RedisServer;
 use super::tls::Tls;
 use std::fmt::Write as _;
+use std::process::Command;
+use std::sync::OnceLock;
 
 /// So many ports are tried.
 const ATTEMPTS: u32 = 20;
@@ -118,11 +120,13 @@ impl Builder {
             ("unixsocket", "redis.sock"),
             ("save", ""),
             ("appendonly", "no"),
-            ("enable-debug-command", "yes"),
             ("repl-diskless-sync-delay", "0"),
         ];
+        // Before, everybody may.
+        let for_debug = (major_version() >= 7).then(|| ("enable-debug-command", "yes".to_owned()));
         let for_tls = tls.map(Tls::settings).into_iter().flatten();
-        let settings = defaults.map(|(name, value)| (name, value.to_owned())).into_iter().chain(for_tls);
+        let settings = defaults.map(|(name, value)| (name, value.to_owned())).into_iter().chain(for_debug);
+        let settings = settings.chain(for_tls);
         let settings = settings.chain(bus.map(|bus| ("cluster-port", bus.number().to_string())));
         let settings =
             settings.chain(self.settings.iter().map(|(name, value)| (name.as_str(), value.clone())));
@@ -133,4 +137,19 @@ impl Builder {
         }
         lines
     }
+}
+
+/// Of the server that is first on PATH.
+fn major_version() -> u32 {
+    static VERSION: OnceLock<u32> = OnceLock::new();
+    *VERSION.get_or_init(|| {
+        let said = Command::new("redis-server")
+            .arg("--version")
+            .output()
+            .expect("redis-server; `make test` installs it");
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let version =
+            said.split_whitespace().find_map(|word| word.strip_prefix("v=")?.split('.').next()?.parse().ok());
+        version.unwrap_or_else(|| panic!("redis-server says no version: {said}"))
+    })
 }
