@@ -4,4 +4,5 @@
 pub mod conformance;
 pub mod dice;
 pub mod oracle;
+pub mod patience;
 pub mod redis;

@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex};
 
 use tenure::Domain;
+use tenure_testkit::patience::until_async;
 use tenure_testkit::redis::RedisServer;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -88,9 +89,6 @@ async fn a_policy_that_was_put_right_is_seen_after_a_restart() {
     assert_eq!(domain.health().await.expect("it answers").warnings.len(), 1);
     server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    let give_up = std::time::Instant::now() + crate::hygiene::traces::PATIENCE;
-    while !domain.health().await.is_ok_and(|health| health.warnings.is_empty()) {
-        assert!(std::time::Instant::now() < give_up, "the warning stays");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    let is_fit = async || domain.health().await.is_ok_and(|health| health.warnings.is_empty());
+    until_async("the warning is gone", is_fit).await;
 }
