@@ -7,7 +7,6 @@ mod builder;
 mod client;
 mod clock;
 mod cluster;
-mod directory;
 mod launch;
 mod port;
 mod proxy;

@@ -1,10 +1,10 @@
 //! What a server is to be like.
 
 use super::clock::Clock;
-use super::directory::Directory;
 use super::port::Port;
 use super::server::RedisServer;
 use super::tls::Tls;
+use crate::directory::Directory;
 use std::fmt::Write as _;
 
 /// So many ports are tried.
