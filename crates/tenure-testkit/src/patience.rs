@@ -42,6 +42,19 @@ pub fn until_async<'a>(
     }
 }
 
+/// Waits until it is so, where there is no runtime: for servers that must find each other, which takes seconds. `log` says why they
+/// did not.
+///
+/// # Panics
+/// When it is not so for long.
+pub(crate) fn block_until(what: &str, is_so: impl Fn() -> bool, log: impl Fn() -> String) {
+    let give_up = Instant::now() + 3 * PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < give_up, "no {what} within {:?}\n{}", 3 * PATIENCE, log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 struct Limit<'a> {
     what: &'a str,
     caller: &'static Location<'static>,
