@@ -77,11 +77,12 @@ fuzz:
 torture:
 	TORTURE_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --lib --locked torture -- --nocapture
 
-# Processes that share locks while their servers are killed, paused, cut off and replaced, for longer: `make chaos SECONDS=600 ONLY=paused`.
+# Clients that share locks while their servers are killed, paused, cut off and replaced, and slots move, for longer: `make chaos SECONDS=600 ONLY=paused`.
 chaos:
 	@.ci/install-redis
 	TENURE_SOAK_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --test failover --locked -- $(ONLY) --include-ignored --nocapture --test-threads 8
-	TENURE_SOAK_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --test layered --locked -- processes:: --nocapture
+	TENURE_SOAK_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --test layered --test quorum --locked -- processes:: --nocapture
+	TENURE_SOAK_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --test cluster --locked -- load:: --nocapture
 
 # Licences and advisories of the dependencies; needs cargo-deny.
 deny:

@@ -1,10 +1,10 @@
 //! What a server is to be like.
 
 use super::clock::Clock;
-use super::directory::Directory;
 use super::port::Port;
 use super::server::RedisServer;
 use super::tls::Tls;
+use crate::directory::Directory;
 use std::fmt::Write as _;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -50,17 +50,10 @@ impl Builder {
         self
     }
 
-    /// With the certificates of another server, among servers that speak TLS with each other; without TLS where there is none.
-    pub(super) fn certified_by(self, authority: Option<&RedisServer>) -> Self {
-        let Some(authority) = authority else { return self };
-        let file = |name: &str| authority.ca_path().with_file_name(name).display().to_string();
-        self.tls()
-            .config("tls-replication", "yes")
-            .config("tls-ca-cert-file", &file("ca.crt"))
-            .config("tls-cert-file", &file("server.crt"))
-            .config("tls-key-file", &file("server.key"))
-            .config("tls-client-cert-file", &file("client.crt"))
-            .config("tls-client-key-file", &file("client.key"))
+    /// It wants this password from everyone, and has it for its master.
+    #[must_use]
+    pub(super) fn password(self, password: &str) -> Self {
+        self.config("requirepass", password).config("masterauth", password)
     }
 
     /// Its wall clock can be moved: [`RedisServer::set_clock_offset`].

@@ -1,11 +1,10 @@
 //! A replica takes the place of a master, in each of the ways in which that happens.
 
 use tenure::Domain;
+use tenure_testkit::patience::{PATIENCE, until, until_async};
 use tenure_testkit::redis::Cluster;
 
-use crate::scene::{
-    BACK_AFTER, NAME, PATIENCE, key, master, next_grant, open, patient, slot, turns, until, until_waiting,
-};
+use crate::scene::{BACK_AFTER, NAME, key, master, next_grant, open, patient, slot, turns, until_waiting};
 
 // B1, R0.5: fault 11. Whoever waits goes on waiting, and whoever holds is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,7 +54,7 @@ async fn a_paused_master_that_resumes_is_not_believed() {
     let newcomer = open(&cluster).await;
     for domain in [&one, &newcomer] {
         let mut is_busy = false;
-        until("the one who holds is known", async || {
+        until_async("the one who holds is known", async || {
             match domain.lock(NAME).try_acquire().await {
                 Ok(attempt) => is_busy = !attempt.is_acquired(),
                 Err(error) => assert!(error.is_transient(), "{error}"),
@@ -84,7 +83,7 @@ async fn an_ordered_failover_costs_no_lease() {
     let slot = slot(&cluster, NAME);
     cluster.fail_over(slot);
     let new = cluster.master_of(slot);
-    until("the waiter listens at the new master", async || {
+    until("the waiter listens at the new master", || {
         let channels = new.command(&["PUBSUB", "SHARDCHANNELS", &format!("{{{}*", key(NAME))]);
         !channels.items().is_empty()
     })

@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use tenure::{Domain, ErrorKind};
+use tenure_testkit::patience::PATIENCE;
 use tenure_testkit::redis::{RedisServer, Trio};
-
-use crate::hygiene::traces::PATIENCE;
 
 /// What one server needs, as docs/backends/redis.md says.
 const COMMANDS: &str = "+evalsha +eval +time +get +set +del +exists +pttl +pexpire +zadd +zrem +zrange +zrevrange +zrank +zscore +zcard \
