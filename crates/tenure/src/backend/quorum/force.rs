@@ -32,7 +32,7 @@ impl Group {
         let youths = self.youths();
         let lost = self.bids.lost(&token);
         let votes: Vec<_> = (0..self.members.len()).map(|it| youths[it].is_none() && !lost.has(it)).collect();
-        let mut round = self.ask_all(name, &op);
+        let mut round = self.ask_but_lost(name, &token, &op);
         let limit = begun + until.since(begun) / 2;
         let is_decided = |round: &Round| {
             let not_held = Held::count(round, |_| true).not_held;
@@ -76,7 +76,7 @@ impl Group {
     /// Leaves what was taken in vain. Whoever asks again does so with the same token, and a server that has not answered by then is lost to it.
     async fn undo(self: &Arc<Self>, name: &Name, token: Token, round: Round) {
         round.rest(&self.clock);
-        let mut leaving = self.ask_all(name, &Op::Leave { token });
+        let mut leaving = self.ask_but_lost(name, &token, &Op::Leave { token: token.clone() });
         let limit = self.clock.now() + LONGEST_SILENCE;
         leaving.until(&self.clock, limit, |round| self.are_silent(round)).await;
         leaving.rest(&self.clock);

@@ -166,8 +166,8 @@ impl Group {
         let (Op::Leave { token } | Op::Death { token }) = &op else {
             unreachable!("only for what leaves");
         };
-        self.end(name, token, &Op::Leave { token: token.clone() });
         let mut round = self.ask_all(name, &op);
+        self.end(name, token, &Op::Leave { token: token.clone() });
         let limit = self.clock.now() + LONGEST_ANSWER;
         // A place that nobody wants is seen, and kept, at any server: all that are known to answer are waited for.
         round.until(&self.clock, limit, |round| self.are_silent(round)).await;

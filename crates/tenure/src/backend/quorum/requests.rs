@@ -113,12 +113,20 @@ impl Group {
     pub(super) fn end(&self, name: &Name, token: &Token, undo: &Op) {
         let now = self.clock.now();
         for (server, until) in self.bids.end(token) {
-            let due = until + SLACK;
-            if due > now {
-                let until = due + self.longest_ttl().max(WORTH_PAYING);
-                self.members[server].owe(Debt { name: name.clone(), op: undo.clone(), due, until });
+            if until + SLACK > now {
+                self.owe(server, name, undo.clone(), until + SLACK);
             }
         }
+    }
+
+    /// Asks every server the same but those that are lost to the token: there nothing may be taken, and what is to be left is owed.
+    pub(super) fn ask_but_lost(self: &Arc<Self>, name: &Name, token: &Token, op: &Op) -> Round {
+        let lost = self.bids.lost(token);
+        let mut round = Round::new(self.members.len());
+        for server in (0..self.members.len()).filter(|server| !lost.has(*server)) {
+            round.ask(server, self.ask(server, name, op.clone()));
+        }
+        round
     }
 
     /// Asks every server the same.

@@ -5,6 +5,7 @@
 mod attacks;
 mod properties;
 mod rules;
+mod tokens;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
