@@ -1,12 +1,14 @@
 //! What goes past the queue, and what only looks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Group;
 use super::hold::LONGEST_ANSWER;
 use super::requests::LONGEST_SILENCE;
 use super::round::Round;
 use super::tally::{self, Held};
+use crate::backend::{Backend, Pending, together};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::name::{Name, NameMap};
@@ -66,9 +68,14 @@ impl Group {
             Ok(Reply::Granted { fence }) if self.clock.now().since(begun) <= ttl / 2 => {
                 Ok(Reply::Granted { fence })
             }
-            _ => {
-                self.undo(name, token, Round::new(self.members.len())).await;
+            // What was taken stays for whoever asks again: a ticket is good once.
+            Ok(Reply::Granted { .. }) => {
                 Err(Error::unanswered("servers took too long to take the name over; try again"))
+            }
+            Err(error) => Err(error.half_way()),
+            Ok(_) => {
+                self.undo(name, token, Round::new(self.members.len())).await;
+                Err(Error::unanswered("another took the name over at the same time; try again"))
             }
         }
     }
@@ -76,10 +83,9 @@ impl Group {
     /// Leaves what was taken in vain. Whoever asks again does so with the same token, and a server that has not answered by then is lost to it.
     async fn undo(self: &Arc<Self>, name: &Name, token: Token, round: Round) {
         round.rest(&self.clock);
-        let mut leaving = self.ask_but_lost(name, &token, &Op::Leave { token: token.clone() });
+        let leaving = self.ask_but_lost(name, &token, &Op::Leave { token: token.clone() });
         let limit = self.clock.now() + LONGEST_SILENCE;
-        leaving.until(&self.clock, limit, |round| self.are_silent(round)).await;
-        leaving.rest(&self.clock);
+        self.until_left(leaving, limit).await.rest(&self.clock);
     }
 
     /// Looks at every server; a majority must answer.
@@ -196,31 +202,29 @@ impl Group {
 
     /// The names that any server knows; a majority must answer.
     pub(super) async fn list(self: &Arc<Self>, prefix: &str) -> Result<Vec<Name>, Error> {
+        let lists = self.of_all(2 * LONGEST_ANSWER, |server| server.list(prefix)).await?;
         let mut names = NameMap::default();
-        let mut answers = Vec::new();
-        let lists: Vec<_> = self.members.iter().map(|member| member.backend.list(prefix)).collect();
-        let limit = self.clock.now() + 2 * LONGEST_ANSWER;
-        for list in lists {
-            let silence = || Err(Error::unanswered("no answer"));
-            let answer = self.clock.until(limit, list).await.unwrap_or_else(silence);
-            answers.push(answer.map(|list| names.extend(list.into_iter().map(|name| (name, ())))));
-        }
-        match answers.iter().filter(|answer| answer.is_ok()).count() >= self.majority() {
-            true => Ok(names.into_keys().collect()),
-            false => Err(self.too_few(&answers)),
-        }
+        names.extend(lists.into_iter().flatten().map(|name| (name, ())));
+        Ok(names.into_keys().collect())
     }
 
     pub(super) async fn forget(self: &Arc<Self>, name: &Name) -> Result<(), Error> {
-        let forgetting: Vec<_> = self.members.iter().map(|member| member.backend.forget(name)).collect();
-        let limit = self.clock.now() + LONGEST_ANSWER;
-        let mut answers = Vec::new();
-        for pending in forgetting {
-            let silence = || Err(Error::unanswered("no answer"));
-            answers.push(self.clock.until(limit, pending).await.unwrap_or_else(silence));
-        }
+        self.of_all(LONGEST_ANSWER, |server| server.forget(name)).await.map(drop)
+    }
+
+    /// What all servers say that answer in time; a majority must.
+    async fn of_all<T: Send + Unpin>(
+        &self,
+        longest: Duration,
+        ask: impl Fn(&dyn Backend) -> Pending<T>,
+    ) -> Result<Vec<T>, Error> {
+        let limit = self.clock.now() + longest;
+        let asked = self.members.iter().map(|member| self.clock.until(limit, ask(&*member.backend)));
+        let silence = || Err(Error::unanswered("no answer"));
+        let answers = together::all(asked.collect()).await.into_iter();
+        let answers: Vec<_> = answers.map(|answer| answer.unwrap_or_else(silence)).collect();
         match answers.iter().filter(|answer| answer.is_ok()).count() >= self.majority() {
-            true => Ok(()),
+            true => Ok(answers.into_iter().flatten().collect()),
             false => Err(self.too_few(&answers)),
         }
     }

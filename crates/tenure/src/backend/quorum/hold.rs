@@ -166,14 +166,9 @@ impl Group {
         let (Op::Leave { token } | Op::Death { token }) = &op else {
             unreachable!("only for what leaves");
         };
-        let mut round = self.ask_all(name, &op);
+        let round = self.ask_all(name, &op);
         self.end(name, token, &Op::Leave { token: token.clone() });
-        let limit = self.clock.now() + LONGEST_ANSWER;
-        // A place that nobody wants is seen, and kept, at any server: all that are known to answer are waited for.
-        round.until(&self.clock, limit, |round| self.are_silent(round)).await;
-        if self.clock.now() >= limit {
-            self.saw_silence(&round);
-        }
+        let round = self.until_left(round, self.clock.now() + LONGEST_SILENCE).await;
         if round.replies().count() < self.majority() {
             return Err(self.too_few_answers(round));
         }

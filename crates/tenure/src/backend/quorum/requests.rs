@@ -138,6 +138,15 @@ impl Group {
         round
     }
 
+    /// Waits for the answers to a leave. A place that nobody wants is seen, and kept, at any server: so for all that are known to answer.
+    pub(super) async fn until_left(&self, mut leaving: Round, limit: Moment) -> Round {
+        leaving.until(&self.clock, limit, |round| self.are_silent(round)).await;
+        if self.clock.now() >= limit {
+            self.saw_silence(&leaving);
+        }
+        leaving
+    }
+
     /// Whether nobody is left who is known to answer.
     pub(super) fn are_silent(&self, round: &Round) -> bool {
         round.pending().all(|server| self.members[server].is_silent())

@@ -2,6 +2,7 @@
 
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::super::Quorum;
 use super::{MS, NAME, TTL, Way, World};
@@ -16,12 +17,17 @@ use crate::record::{Op, Reply, Wait};
 pub(super) struct Asker {
     pub(super) quorum: Quorum,
     pub(super) token: Token,
-    name: Name,
+    pub(super) name: Name,
 }
 
 impl Asker {
     pub(super) fn new(world: &World) -> Self {
-        let ways = vec![Way { is_cut: false, lag: 0 * MS }; world.servers.len()];
+        Asker::lagging(world, 0 * MS)
+    }
+
+    /// One whose requests take so long.
+    pub(super) fn lagging(world: &World, lag: Duration) -> Self {
+        let ways = vec![Way { is_cut: false, lag }; world.servers.len()];
         let quorum = world.connect()(Weak::<Client>::new(), &ways).expect("servers");
         let (name, token) = (Name::new(NAME).expect("a name"), Token::fresh(quorum.session(), ""));
         Asker { quorum, token, name }
