@@ -19,36 +19,29 @@ impl Group {
     /// On every server; counts when a majority granted it and has its fence.
     pub(super) async fn seize(self: &Arc<Self>, name: &Name, mut op: Op) -> Result<Reply, Error> {
         self.refuse_twins()?;
-        let times = self.members.iter().filter_map(|member| member.backend.server_now(name));
-        let ahead = times.max().unwrap_or(0) + self.head_start();
         let (Op::Adopt { token, ttl, not_after, floor, .. } | Op::TakeOver { token, ttl, not_after, floor }) =
             &mut op
         else {
             unreachable!("only for what takes a lease past the queue");
         };
-        *floor = (*floor).max(ahead);
+        *floor = self.floor_ahead(name, *floor);
         let (token, ttl, until) = (token.clone(), *ttl, Moment::from_micros(*not_after));
         self.saw_ttl(ttl);
         self.bids.begin(&token, self.longest_ttl());
         let begun = self.clock.now();
-        let youths = self.youths();
-        let lost = self.bids.lost(&token);
-        let votes: Vec<_> = (0..self.members.len()).map(|it| youths[it].is_none() && !lost.has(it)).collect();
+        let (votes, all) = (self.votes(&token, &self.youths()), vec![true; self.members.len()]);
         let mut round = self.ask_but_lost(name, &token, &op);
         let limit = begun + until.since(begun) / 2;
         let is_decided = |round: &Round| {
-            let not_held = Held::count(round, |_| true).not_held;
             tally::granted(round, &votes).count() >= self.majority()
-                || self.members.len() - not_held < self.majority()
+                || self.is_not_held(&Held::count(round, &all))
         };
         round.until(&self.clock, limit, is_decided).await;
         // A server may have been restarted between being asked and answering.
         let youths = self.youths();
-        let votes: Vec<_> = (0..self.members.len()).map(|it| youths[it].is_none() && !lost.has(it)).collect();
-        let grants: Vec<_> = tally::granted(&round, &votes).collect();
-        let not_held = Held::count(&round, |_| true).not_held;
+        let grants: Vec<_> = tally::granted(&round, &self.votes(&token, &youths)).collect();
         if grants.len() < self.majority() {
-            let answer = match self.members.len() - not_held < self.majority() {
+            let answer = match self.is_not_held(&Held::count(&round, &all)) {
                 true => Ok(Reply::NotHeld { holder: tally::other_holder(&round).map(|(token, _)| token) }),
                 false => Err(self.too_few_to_grant(&round, &youths)),
             };
@@ -100,7 +93,7 @@ impl Group {
             true => Ok(round),
             false => {
                 self.saw_silence(&round);
-                Err(self.too_few_answers(round))
+                Err(self.too_few_answers(&round))
             }
         }
     }
@@ -113,11 +106,11 @@ impl Group {
         fence: u64,
     ) -> Result<Reply, Error> {
         let seen = self.look(name).await?;
+        let is_meant = self.held_by(&seen, &token).is_some_and(|held| held.fence <= fence);
         let mut round = Round::new(self.members.len());
-        for (server, reply) in seen.replies() {
+        for (server, reply) in seen.replies().filter(|_| is_meant) {
             if let Reply::Seen { holding: Some(holding), .. } = reply
                 && holding.token == token
-                && self.held_by(&seen, &token).is_some_and(|held| held.fence <= fence)
             {
                 let op = Op::Break { token: token.clone(), fence: holding.fence };
                 round.ask(server, self.ask(server, name, op));
@@ -130,7 +123,7 @@ impl Group {
             (None, seen) => !round.is_pending(*server) && matches!(seen, Some(Ok(_))),
         };
         let gone = (0..self.members.len()).filter(is_gone).count();
-        let done = Held::count(&round, |_| true).done;
+        let done = Held::count(&round, &vec![true; self.members.len()]).done;
         if round.answers.iter().any(Option::is_some) || round.pending().next().is_some() {
             // Its holder would renew it, and be healed.
             if self.members.len() - gone >= self.majority() {
@@ -225,7 +218,7 @@ impl Group {
         let answers: Vec<_> = answers.map(|answer| answer.unwrap_or_else(silence)).collect();
         match answers.iter().filter(|answer| answer.is_ok()).count() >= self.majority() {
             true => Ok(answers.into_iter().flatten().collect()),
-            false => Err(self.too_few(&answers)),
+            false => Err(self.too_few("answered", &answers)),
         }
     }
 

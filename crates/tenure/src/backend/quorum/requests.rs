@@ -168,8 +168,20 @@ impl Group {
         (ttl / 8).min(left / 3).clamp(Duration::from_millis(2), LONGEST_SILENCE)
     }
 
-    /// How far ahead of the servers' clocks a fence is asked for: the time that a request takes to reach them all, and a little.
-    pub(super) fn head_start(&self) -> u64 {
+    /// The servers that count for this token.
+    pub(super) fn votes(&self, token: &Token, youths: &[Option<Duration>]) -> Vec<bool> {
+        let lost = self.bids.lost(token);
+        youths.iter().enumerate().map(|(server, youth)| youth.is_none() && !lost.has(server)).collect()
+    }
+
+    /// The floor with which all servers mostly grant the same fence: a little ahead of the latest of their clocks.
+    pub(super) fn floor_ahead(&self, name: &Name, floor: u64) -> u64 {
+        let times = self.members.iter().filter_map(|member| member.backend.server_now(name));
+        floor.max(times.max().unwrap_or(0) + self.head_start())
+    }
+
+    /// The time that a request takes to reach all servers, and a little.
+    fn head_start(&self) -> u64 {
         const SHORTEST: u64 = 5_000;
         const LONGEST: u64 = 50_000;
         (2 * self.pace.load(Ordering::Relaxed)).clamp(SHORTEST, LONGEST)

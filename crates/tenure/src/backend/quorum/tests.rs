@@ -3,6 +3,7 @@
 //! Time is a manual clock's, and so are the servers' clocks, which are moved with it. All else is the real thing: domains, the keeper, queues.
 
 mod attacks;
+mod errors;
 mod liveness;
 mod properties;
 mod rules;
