@@ -165,6 +165,13 @@ impl Client {
     /// Calls a script, which the server may not know any more.
     pub(super) async fn execute(&self, call: &Call) -> Result<Answer, Failure> {
         let mut line = self.link.line().await?;
+        if let Some(acknowledgement) = &self.ear.acknowledgement
+            && call.ttl().is_some()
+            && !call.is_renewal()
+        {
+            // Before it ends anyone's lease.
+            acknowledgement.needed()?;
+        }
         if call.is_renewal() || call.is_asking {
             // Boxed: these are few, and every future would have room for one.
             let answers = Box::pin(self.pipeline(&mut line, std::slice::from_ref(call))).await?;

@@ -171,9 +171,9 @@ impl Sentinels {
         together::until(asked.collect(), are_enough).await
     }
 
-    /// How many replicas they know of, also those that are down: the most that one of them said.
-    pub(super) fn replicas(&self) -> u64 {
-        self.sentinels.iter().map(Sentinel::counted).max().unwrap_or(0)
+    /// How many replicas they know of, also those that are down: the most that one of them said; nothing, if none of them says it.
+    pub(super) fn replicas(&self) -> Option<u64> {
+        self.sentinels.iter().filter_map(Sentinel::counted).max()
     }
 
     /// Asks all of them anew how many replicas there are: an operator may have made them forget one. One that does not answer is left out
@@ -184,9 +184,9 @@ impl Sentinels {
         }
         let _counting = Counting(&self.is_counting);
         let answers = self.ask_each(|_| false).await;
-        let counts = || answers.iter().map(|answer| Some(answer.as_ref()?.as_ref().ok()?.replicas));
+        let counts = || answers.iter().map(|answer| answer.as_ref()?.as_ref().ok()?.replicas);
         if counts().flatten().count() > self.sentinels.len() / 2 {
-            self.sentinels.iter().zip(counts()).for_each(|(one, count)| one.counts(count.unwrap_or(0)));
+            self.sentinels.iter().zip(counts()).for_each(|(one, count)| one.counts(count));
         }
     }
 }
