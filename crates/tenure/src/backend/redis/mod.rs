@@ -149,7 +149,8 @@ impl Backend for Redis {
     }
 
     fn verifies_after(&self) -> Option<Duration> {
-        let is_told = self.0.server().is_some_and(|server| server.tracking_refused.is_none());
+        // One that was never there yet is taken for one that tells: nobody asks again when it comes.
+        let is_told = self.0.server().is_none_or(|server| server.tracking_refused.is_none());
         is_told.then_some(TRACKED_AFTER)
     }
 
