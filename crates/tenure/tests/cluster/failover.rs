@@ -119,7 +119,7 @@ async fn a_silent_master_costs_no_lease_on_another() {
     // Another connection breaks: all leases are verified, and from then on renewed together.
     let before = Instant::now();
     beside.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    until("all are verified", async || {
+    until_async("all are verified", async || {
         let now = Instant::now();
         let ends = theirs.iter().chain(&others).map(|guard| now + guard.remaining());
         ends.min() > Some(before + BELIEVED)
