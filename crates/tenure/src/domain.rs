@@ -223,14 +223,15 @@ impl Domain {
             let answers = self.client.ask_again(self.terms.timeout(), || backend.execute_all(&looks)).await?;
             for (name, answer) in names.iter().zip(answers) {
                 let status = match answer {
-                    Ok(Answer { reply, server }) => self.status(name, reply, server)?,
-                    Err(error) if error.is_worth_asking_again() => self.inspect(name.as_str()).await?,
+                    Some(Ok(Answer { reply, server })) => self.status(name, reply, server)?,
+                    None => self.inspect(name.as_str()).await?,
+                    Some(Err(error)) if error.is_worth_asking_again() => self.inspect(name.as_str()).await?,
                     // Something else has the keys of this name. The others can be shown all the same.
-                    Err(error) if error.kind() == ErrorKind::Protocol => {
+                    Some(Err(error)) if error.kind() == ErrorKind::Protocol => {
                         unreadable = Some(error);
                         continue;
                     }
-                    Err(error) => return Err(error),
+                    Some(Err(error)) => return Err(error),
                 };
                 if status.is_held() || !status.waiters.is_empty() {
                     statuses.push(status);

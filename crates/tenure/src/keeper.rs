@@ -3,14 +3,15 @@
 //! It keeps nothing alive: it holds a weak reference, and ends when the last handle is gone. If its runtime goes down it goes
 //! with it; the next lease starts another (see `Client::rouse_keeper`), and until then every holder still sees its own deadline.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::backend::{Answer, Backend};
+use crate::backend::{Answer, Backend, together};
 use crate::client::Client;
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::record::{Op, Reply};
 use crate::release;
@@ -60,18 +61,24 @@ fn look(client: &Arc<Client>) -> Option<Moment> {
         release::give_back_later(client, &turn);
     }
     let backend = client.opened();
-    for renewals in batches(due.renewals, backend.most_at_once()) {
+    for renewals in batches(due.renewals, &**backend) {
         client.tasks.spawn_daemon(renew(Arc::downgrade(client), Arc::clone(backend), renewals));
     }
     due.next
 }
 
-/// What is sent in one go.
-fn batches(mut renewals: Vec<Renewal>, most: usize) -> impl Iterator<Item = Vec<Renewal>> {
-    std::iter::from_fn(move || {
-        let rest = renewals.len().saturating_sub(most);
-        Some(renewals.split_off(rest)).filter(|batch| !batch.is_empty())
-    })
+/// What is sent in one go. All of a batch is answered or none of it, so that it has one connection: another one may be silent.
+fn batches(renewals: Vec<Renewal>, backend: &dyn Backend) -> Vec<Vec<Renewal>> {
+    let (mut full, mut begun) = (Vec::new(), HashMap::<u64, Vec<Renewal>>::new());
+    for renewal in renewals {
+        let batch = begun.entry(backend.connection(&renewal.lease.name)).or_default();
+        batch.push(renewal);
+        if batch.len() >= backend.most_at_once() {
+            full.push(std::mem::take(batch));
+        }
+    }
+    full.extend(begun.into_values().filter(|batch| !batch.is_empty()));
+    full
 }
 
 /// Renews, all in one go.
@@ -79,28 +86,30 @@ async fn renew(client: Weak<Client>, backend: Arc<dyn Backend>, renewals: Vec<Re
     let Some(clock) = client.upgrade().map(|client| client.clock.clone()) else {
         return;
     };
-    let op = |renewal: &Renewal| Op::Renew { token: renewal.lease.token.clone(), ttl: renewal.ttl };
     let timeout = renewals.iter().map(|renewal| renewal.timeout).min().unwrap_or_default();
     let sent = clock.now();
     let mut under_way: Vec<_> = renewals
         .into_iter()
-        .map(|renewal| UnderWay { client: client.clone(), sent, reply: None, renewal })
+        .map(|renewal| UnderWay { client: client.clone(), sent, timeout, reply: None, renewal })
         .collect();
-    if let [one] = &mut under_way[..] {
-        let answer = backend.execute(&one.renewal.lease.name, op(&one.renewal));
-        one.answered(timeout, clock.until(sent + timeout, answer).await);
+    if under_way.len() == 1 {
+        under_way.remove(0).ask(&clock, &*backend).await;
         return;
     }
-    let operations: Vec<_> =
-        under_way.iter().map(|one| (one.renewal.lease.name.clone(), op(&one.renewal))).collect();
+    let operations: Vec<_> = under_way.iter().map(|one| (one.renewal.lease.name.clone(), one.op())).collect();
     match clock.until(sent + timeout, backend.execute_all(&operations)).await {
         Some(Ok(answers)) => {
-            under_way.iter_mut().zip(answers).for_each(|(one, answer)| one.answered(timeout, Some(answer)));
+            let mut alone = Vec::new();
+            for (mut one, answer) in under_way.into_iter().zip(answers) {
+                match answer {
+                    Some(answer) => one.answered(Some(answer)),
+                    None => alone.push(one.ask(&clock, &*backend)),
+                }
+            }
+            together::all(alone).await;
         }
-        Some(Err(error)) => {
-            under_way.iter_mut().for_each(|one| one.answered(timeout, Some(Err(error.clone()))));
-        }
-        None => under_way.iter_mut().for_each(|one| one.answered(timeout, None)),
+        Some(Err(error)) => under_way.iter_mut().for_each(|one| one.answered(Some(Err(error.clone())))),
+        None => under_way.iter_mut().for_each(|one| one.answered(None)),
     }
 }
 
@@ -109,12 +118,24 @@ struct UnderWay {
     client: Weak<Client>,
     renewal: Renewal,
     sent: Moment,
+    timeout: Duration,
     reply: Option<Reply>,
 }
 
 impl UnderWay {
-    fn answered(&mut self, timeout: Duration, answer: Option<Result<Answer, Error>>) {
-        let name = &self.renewal.lease.name;
+    fn op(&self) -> Op {
+        Op::Renew { token: self.renewal.lease.token.clone(), ttl: self.renewal.ttl }
+    }
+
+    /// Sends it by itself. It is entered when it is answered, whatever becomes of others.
+    async fn ask(mut self, clock: &Clock, backend: &dyn Backend) {
+        let answer = backend.execute(&self.renewal.lease.name, self.op());
+        let answer = clock.until(self.sent + self.timeout, answer).await;
+        self.answered(answer);
+    }
+
+    fn answered(&mut self, answer: Option<Result<Answer, Error>>) {
+        let (name, timeout) = (&self.renewal.lease.name, self.timeout);
         match answer {
             Some(Ok(answer)) => self.reply = Some(answer.reply),
             Some(Err(error)) => {

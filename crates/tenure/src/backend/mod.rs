@@ -44,13 +44,14 @@ pub(crate) trait Backend: Send + Sync {
         1
     }
 
-    /// Executes several operations; the answers stand in their order.
-    fn execute_all(&self, operations: &[(Name, Op)]) -> Pending<Vec<Result<Answer, Error>>> {
+    /// Executes several operations; the answers stand in their order. One without an answer was not executed, and is to be asked for by
+    /// itself: the others need not wait for it.
+    fn execute_all(&self, operations: &[(Name, Op)]) -> Pending<Vec<Option<Result<Answer, Error>>>> {
         let pending: Vec<_> = operations.iter().map(|(name, op)| self.execute(name, op.clone())).collect();
         Pending::Later(Box::pin(async move {
             let mut answers = Vec::with_capacity(pending.len());
             for answer in pending {
-                answers.push(answer.await);
+                answers.push(Some(answer.await));
             }
             Ok(answers)
         }))
@@ -65,6 +66,7 @@ pub(crate) trait Backend: Send + Sync {
     }
 
     /// The number of the connection for this name. Times that the store told over different ones can't be compared: it may be another server.
+    /// Operations on names of different ones are not executed in one go: one of them may be silent.
     fn connection(&self, _name: &Name) -> u64 {
         0
     }

@@ -4,6 +4,9 @@
 //! only at the end: of the guards of a machine one at the most is held; one that is held and does not say that it is degraded has the outer
 //! lease, as the store itself shows; and fences grow on a machine. At the end nothing is left in any store, within a ttl.
 
+mod left_outside;
+mod spent;
+
 use std::cell::{Cell as Slot, RefCell};
 
 use super::*;

@@ -1,11 +1,12 @@
 //! A replica takes the place of a master, in each of the ways in which that happens.
 
+use std::time::{Duration, Instant};
+
 use tenure::Domain;
+use tenure_testkit::patience::{PATIENCE, until, until_async};
 use tenure_testkit::redis::Cluster;
 
-use crate::scene::{
-    BACK_AFTER, NAME, PATIENCE, key, master, next_grant, open, patient, slot, turns, until, until_waiting,
-};
+use crate::scene::{BACK_AFTER, NAME, key, master, next_grant, open, patient, slot, turns, until_waiting};
 
 // B1, R0.5: fault 11. Whoever waits goes on waiting, and whoever holds is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,7 +56,7 @@ async fn a_paused_master_that_resumes_is_not_believed() {
     let newcomer = open(&cluster).await;
     for domain in [&one, &newcomer] {
         let mut is_busy = false;
-        until("the one who holds is known", async || {
+        until_async("the one who holds is known", async || {
             match domain.lock(NAME).try_acquire().await {
                 Ok(attempt) => is_busy = !attempt.is_acquired(),
                 Err(error) => assert!(error.is_transient(), "{error}"),
@@ -84,7 +85,7 @@ async fn an_ordered_failover_costs_no_lease() {
     let slot = slot(&cluster, NAME);
     cluster.fail_over(slot);
     let new = cluster.master_of(slot);
-    until("the waiter listens at the new master", async || {
+    until("the waiter listens at the new master", || {
         let channels = new.command(&["PUBSUB", "SHARDCHANNELS", &format!("{{{}*", key(NAME))]);
         !channels.items().is_empty()
     })
@@ -95,4 +96,41 @@ async fn an_ordered_failover_costs_no_lease() {
     let next = tokio::time::timeout(PATIENCE, waits).await.expect("a turn").expect("no panic");
     assert!(next.expect("the new master").fence() > before);
     turns([&one, &other], NAME, 4).await;
+}
+
+// R0.5, R2.6: a master that is silent, and is not replaced, costs the leases on itself alone, also where all are renewed at the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_master_costs_no_lease_on_another() {
+    const TTL: Duration = Duration::from_secs(3);
+    /// Less 1 % and 2 ms.
+    const BELIEVED: Duration = Duration::from_millis(2_968);
+    let cluster = patient();
+    let domain = Domain::open(format!("{}?ttl=3s", cluster.url())).await.expect("a cluster");
+    let silent = master(&cluster, NAME);
+    let beside = cluster.another_than(slot(&cluster, NAME));
+    let (mut theirs, mut others) = (Vec::new(), Vec::new());
+    for n in 0..48 {
+        let name = format!("{NAME}/{n}");
+        let guard = domain.lock(&name).acquire().await.expect("a cluster");
+        let is_theirs = master(&cluster, &name).port() == silent.port();
+        if is_theirs { theirs.push(guard) } else { others.push(guard) }
+    }
+    assert!(theirs.len() > 4 && others.len() > 4, "names on all of them");
+    // Another connection breaks: all leases are verified, and from then on renewed together.
+    let before = Instant::now();
+    beside.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    until_async("all are verified", async || {
+        let now = Instant::now();
+        let ends = theirs.iter().chain(&others).map(|guard| now + guard.remaining());
+        ends.min() > Some(before + BELIEVED)
+    })
+    .await;
+    silent.stop();
+    let stopped = Instant::now();
+    while stopped.elapsed() < 2 * TTL {
+        assert!(others.iter().all(|guard| guard.is_held()), "lost after {:?}", stopped.elapsed());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(theirs.iter().all(|guard| !guard.is_held()), "nobody renewed these");
+    silent.cont();
 }

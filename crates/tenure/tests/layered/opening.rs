@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tenure::{Degrade, Domain, Error, ErrorKind};
+use tenure_testkit::patience::until;
 use tenure_testkit::redis::{Fault, Proxy, named};
 
 use crate::scene::{LONG, Scene};
@@ -27,6 +28,26 @@ async fn with_redis_away_it_opens_only_if_it_may_degrade() {
     let peer = crate::scene::Peer { domain, proxy };
     drop(peer.acquire_both(fence).await);
     assert!(peer.domain.health().await.expect("both are there").warnings.is_empty());
+}
+
+// R3.1: of a server that was away at first, the first connection counts as any other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loss_is_told_by_a_server_that_was_away_at_first() {
+    let scene = Scene::new();
+    let proxy = Proxy::new(&scene.server);
+    scene.server.kill();
+    // A renewal that tells it by itself is far away.
+    let url = scene.url(&proxy, Degrade::Allow, 10 * LONG);
+    let domain = Domain::open(url).await.expect("the directory is there");
+    scene.server.restart();
+    let peer = crate::scene::Peer { domain, proxy };
+    peer.acquire_both(0).await.release().await.expect("to release");
+    let before = peer.domain.metrics().renewals;
+    let guard = peer.acquire().await;
+    assert!(!guard.degraded());
+    until("its key is tracked", || peer.domain.metrics().renewals > before).await;
+    assert_eq!(scene.server.command(&["DEL", "tenure:orders/42"]).int(), 1);
+    until("it is told", || !guard.is_held()).await;
 }
 
 /// What each of a hundred first callers was told: whether it is degraded.

@@ -5,4 +5,4 @@ mod outage;
 mod permissions;
 mod runtimes;
 mod urls;
-pub(crate) mod warnings;
+mod warnings;

@@ -56,6 +56,7 @@ impl Pair {
             reply => return Ok(reply),
         };
         let sent = self.clock.now();
+        self.note_ttl(&ask.token, ask.ttl);
         match self.acquire_outside(name, &ask, fence).await {
             Ok(Reply::Granted { fence }) => {
                 self.granted_outside(name, ask, fence, sent).await.map_err(Error::half_way)

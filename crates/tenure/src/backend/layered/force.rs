@@ -38,6 +38,7 @@ impl Pair {
         };
         let (token, ttl, left) = (token.clone(), *ttl, self.time_left(name, *not_after));
         let sent = self.clock.now();
+        self.note_ttl(&token, ttl);
         let asked = match self.refuse_spent(&token) {
             Ok(()) => self.outside(name, self.with(name, op.clone(), 0, true), left / 2).await,
             Err(spent) => Err(spent),

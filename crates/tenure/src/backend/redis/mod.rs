@@ -108,7 +108,7 @@ impl Backend for Redis {
         PIPELINE
     }
 
-    fn execute_all(&self, operations: &[(Name, Op)]) -> Pending<Vec<Result<Answer, Error>>> {
+    fn execute_all(&self, operations: &[(Name, Op)]) -> Pending<Vec<Option<Result<Answer, Error>>>> {
         if let Err(error) = self.session().check_process() {
             return Pending::now(Err(error));
         }
@@ -117,7 +117,7 @@ impl Backend for Redis {
         let calls: Vec<_> = operations.iter().map(|(name, op)| Call::new(keys, name, op.clone())).collect();
         Pending::Later(Box::pin(async move {
             let answers = client.execute_all(&calls).await?.into_iter();
-            Ok(answers.map(|answer| answer.map_err(|failure| client.refused(failure))).collect())
+            Ok(answers.map(|answer| Some(answer.map_err(|failure| client.refused(failure)))).collect())
         }))
     }
 
@@ -149,7 +149,8 @@ impl Backend for Redis {
     }
 
     fn verifies_after(&self) -> Option<Duration> {
-        let is_told = self.0.server().is_some_and(|server| server.tracking_refused.is_none());
+        // One that was never there yet is taken for one that tells: nobody asks again when it comes.
+        let is_told = self.0.server().is_none_or(|server| server.tracking_refused.is_none());
         is_told.then_some(TRACKED_AFTER)
     }
 

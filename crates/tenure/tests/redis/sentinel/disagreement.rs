@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use tenure::Domain;
+use tenure_testkit::patience::{PATIENCE, until};
 use tenure_testkit::redis::{RedisServer, Trio};
-
-use crate::hygiene::traces::{PATIENCE, until};
 
 fn monitor(sentinel: &RedisServer, service: &str, host: &str, port: u16) {
     sentinel.command(&["SENTINEL", "REMOVE", service]);

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tenure::{Domain, Error};
+use tenure_testkit::patience::until;
 use tenure_testkit::redis::{Proxy, RedisServer};
 
-use crate::hygiene::traces::{until, until_clean};
+use crate::hygiene::traces::until_clean;
 
 fn replica_of(master: &RedisServer) -> RedisServer {
     let at = format!("127.0.0.1 {}", master.port());

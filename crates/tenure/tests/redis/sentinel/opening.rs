@@ -1,9 +1,8 @@
 //! From a URL with Sentinels to a master, and what is wrong on the way.
 
 use tenure::{Domain, Error, ErrorKind};
+use tenure_testkit::patience::PATIENCE;
 use tenure_testkit::redis::{RedisServer, Trio};
-
-use crate::hygiene::traces::PATIENCE;
 
 async fn refused(url: &str, kind: ErrorKind, parts: &[&str]) -> Error {
     let error = Domain::open(url).await.expect_err("it can't be opened");

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use tenure::{Domain, ErrorKind};
+use tenure_testkit::patience::{PATIENCE, until};
 use tenure_testkit::redis::{Fault, Proxy, RedisServer, Trio, named};
+use tenure_testkit::warnings::Warnings;
 
-use crate::hygiene::traces::{PATIENCE, until, until_clean};
-use crate::opening::warnings::Log;
+use crate::hygiene::traces::until_clean;
 
 /// What one server needs, as docs/backends/redis.md says.
 const COMMANDS: &str = "+evalsha +eval +time +get +set +del +exists +pttl +pexpire +zadd +zrem +zrange +zrevrange +zrank +zscore +zcard \
@@ -126,14 +127,13 @@ async fn who_may_not_listen_to_sentinels_is_quiet() {
     let hosts = proxies.each_ref().map(|proxy| format!("127.0.0.1:{}", proxy.port())).join(",");
     let url =
         format!("redis+sentinel://{hosts}/{}?sentinel_user=scout&sentinel_password=secret", trio.service());
-    let log = Log::default();
-    let _default = tracing::subscriber::set_default(log.clone());
+    let warnings = Warnings::listen();
     let domain = Domain::open(&url).await.expect("a master");
     let subscribed = || proxies.iter().map(Proxy::faults).sum::<u64>();
     until("all were tried", || subscribed() >= 3).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(subscribed() < 12, "{} attempts", subscribed());
     domain.lock("orders/42").run(async |_| ()).await.expect("a master");
-    let said = log.lines();
+    let said = warnings.said();
     assert_eq!(said.iter().filter(|line| line.contains("+switch-master")).count(), 1, "{said:?}");
 }

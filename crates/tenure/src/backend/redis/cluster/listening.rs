@@ -147,6 +147,7 @@ async fn connect(channels: &Arc<Channels>, bell: &Arc<Bell>) -> Result<Multiplex
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {
+    use tenure_testkit::patience::until;
     use tenure_testkit::redis::RedisServer;
 
     use super::super::super::access::Access;
@@ -180,25 +181,16 @@ mod tests {
         Channels::new(Arc::new(connector), asker, Weak::new(), 1)
     }
 
-    async fn until(mut is_so: impl FnMut() -> bool) {
-        let waits = async {
-            while !is_so() {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), waits).await.expect("in time");
-    }
-
     // I1: the node that grants does not count whoever listens at a replica.
     #[tokio::test]
     async fn a_node_that_is_demoted_is_left() {
         let (node, other) = (RedisServer::start(), RedisServer::start());
         let (channels, name) = (channels_at(&node), Name::new("orders/42").expect("a name"));
         channels.want(&name);
-        until(|| channels.stands(&name)).await;
+        until("it is heard", || channels.stands(&name)).await;
         let follow = ["REPLICAOF", "127.0.0.1", &other.port().to_string()];
         assert_eq!(node.command(&follow).text(), "OK");
-        until(|| !channels.stands(&name)).await;
+        until("it is left", || !channels.stands(&name)).await;
         let attempts = || {
             let stats = node.command(&["INFO", "stats"]).text();
             let line = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
@@ -207,13 +199,13 @@ mod tests {
         let before = attempts();
         // Each question is a connection too.
         let mut asked = 0;
-        until(|| {
+        until("it was tried again and again", || {
             asked += 1;
             assert!(!channels.stands(&name), "it comes back to a replica");
             attempts() > before + asked + 3
         })
         .await;
         assert_eq!(node.command(&["REPLICAOF", "NO", "ONE"]).text(), "OK");
-        until(|| channels.stands(&name)).await;
+        until("it is heard", || channels.stands(&name)).await;
     }
 }

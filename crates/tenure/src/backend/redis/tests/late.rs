@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
+use tenure_testkit::patience::until;
 use tenure_testkit::redis::RedisServer;
 
 use crate::backend::redis::client::{Asker, Client};
@@ -24,15 +25,6 @@ async fn client_of(server: &RedisServer) -> Client {
     Client::open(connector, asker, None, true).await.map_err(|error| error.to_string()).expect("a server")
 }
 
-async fn until(is_so: impl Fn() -> bool) {
-    let waits = async {
-        while !is_so() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), waits).await.expect("in time");
-}
-
 // R0.5: what an old master said late is not held against the new one.
 #[tokio::test]
 async fn a_late_refusal_ends_its_own_connection_alone() {
@@ -50,11 +42,11 @@ async fn a_late_refusal_ends_its_own_connection_alone() {
         client.answered(line, value.clone()).map_err(|failure| client.refused(failure).to_string())
     };
     answered(&old, &refusal).expect_err("a refusal");
-    until(|| client.link.number() == 2 && client.link.standing().is_some()).await;
+    until("it is replaced", || client.link.number() == 2 && client.link.standing().is_some()).await;
     let new = client.link.line().await.expect("a server");
     answered(&old, &refusal).expect_err("a refusal");
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(client.link.number(), 2, "the new one stays");
     answered(&new, &refusal).expect_err("a refusal");
-    until(|| client.link.number() == 3).await;
+    until("it is replaced", || client.link.number() == 3).await;
 }
