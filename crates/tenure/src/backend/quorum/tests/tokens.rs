@@ -22,7 +22,7 @@ pub(super) struct Asker {
 
 impl Asker {
     pub(super) fn new(world: &World) -> Self {
-        Asker::lagging(world, 0 * MS)
+        Asker::lagging(world, Duration::ZERO)
     }
 
     /// One whose requests take so long.
