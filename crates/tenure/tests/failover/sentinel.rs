@@ -3,6 +3,9 @@
 //! Without `replicas` the new master may not know the last leases: exclusion may break (it is counted), and fences grow. With
 //! `replicas=all` nothing breaks. Then nobody gets a lock while a server is away, so each fault ends with a server that follows again.
 
+use std::time::{Duration, Instant};
+
+use tenure_testkit::patience::PATIENCE;
 use tenure_testkit::redis::{RedisServer, Trio};
 
 use crate::cell::{Cell, TTL, pass};
@@ -68,6 +71,13 @@ fn believe_in(trio: &Trio, master: &RedisServer) {
     let (deaf, port) = (&trio.sentinels()[2], master.port().to_string());
     deaf.command(&["SENTINEL", "REMOVE", STALE]);
     assert_eq!(deaf.command(&["SENTINEL", "MONITOR", STALE, "127.0.0.1", &port, "9"]).text(), "OK");
+    // It finds the replicas one by one.
+    let replicas = trio.servers().len() - 1;
+    let begin = Instant::now();
+    while deaf.command(&["SENTINEL", "REPLICAS", STALE]).items().len() < replicas {
+        assert!(begin.elapsed() < PATIENCE, "it does not find {replicas} replicas");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn start_half_deaf(what: &str, trio: &Trio, replicas: &str) -> Cell {

@@ -9,6 +9,7 @@
 //! that broke, so that whoever uses one need not know of Sentinel.
 
 mod asking;
+mod count;
 mod silence;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! One Sentinel, and what it says of a service.
 
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Cmd, PushInfo, Value};
@@ -10,6 +10,7 @@ use super::super::access::connection_config;
 use super::super::fault;
 use super::super::server::string;
 use super::Silence;
+use super::count::Count;
 use crate::sync::Mutex;
 use crate::url::HostPort;
 
@@ -17,8 +18,7 @@ use crate::url::HostPort;
 pub(in super::super) struct Sentinel {
     pub(in super::super) address: String,
     client: Client,
-    /// How many replicas it knows of, once it has said that.
-    replicas: Mutex<Option<u64>>,
+    replicas: Mutex<Count>,
 }
 
 /// Who is the master, as one of them has it.
@@ -41,12 +41,12 @@ impl Sentinel {
 
     /// It knows of so many replicas, or does not say.
     pub(super) fn counts(&self, replicas: Option<u64>) {
-        *self.replicas.lock() = replicas;
+        self.replicas.lock().hears(replicas, Instant::now());
     }
 
-    /// How many it knew of when it was last asked.
+    /// How many it knows of, as far as it can be believed.
     pub(super) fn counted(&self) -> Option<u64> {
-        *self.replicas.lock()
+        self.replicas.lock().known()
     }
 
     pub(in super::super) async fn connect(
