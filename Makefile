@@ -1,5 +1,5 @@
 # `make test` is everything that a change must pass; it installs what it needs. `make bench` measures.
-.PHONY: test toolchain peers fmt lint unit schedules docs bench bench-peers model fuzz torture chaos deny
+.PHONY: test toolchain peers fmt lint unit schedules docs versions bench bench-peers model fuzz torture chaos deny
 
 test: toolchain peers fmt lint unit schedules docs
 
@@ -20,12 +20,17 @@ fmt:
 lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 
+# Always of the whole workspace: a choice of packages is a choice of features, and builds what they share once more.
 unit:
 	cargo test --workspace --lib --bins --locked
-	cargo test --workspace --exclude tenure-cli --test '*' --locked --no-fail-fast -- --test-threads 10
-	cargo test --package tenure-cli --test '*' --locked --no-fail-fast -- --test-threads 6
-	cargo test --package tenure --test conformance --locked --quiet says_what_it_left_out -- --nocapture
+	cargo test --workspace $(call tests_of,tenure) --locked --no-fail-fast -- --test-threads 16
+	cargo test --workspace $(call tests_of,tenure-cli) --locked --no-fail-fast -- --test-threads 6
+	cargo test --workspace --test conformance --locked --quiet says_what_it_left_out -- --nocapture
 	cargo test --workspace --doc --locked
+
+# The test programs of a crate: tests/*.rs and tests/*/main.rs.
+tests_of = $(addprefix --test ,$(sort $(notdir $(basename $(wildcard crates/$(1)/tests/*.rs)) \
+  $(patsubst %/main.rs,%,$(wildcard crates/$(1)/tests/*/main.rs)))))
 
 # Permuted schedules: the crate once more, and nothing that it depends on, with a mutex of the model in place of the real one. Clippy is
 # the compiler here, so that it is looked at as well.
@@ -37,6 +42,13 @@ schedules:
 
 docs:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked --quiet
+
+# The conformance suite on Valkey 9.1, and on Redis 6.2, which has a cluster without what ours needs.
+versions:
+	@.ci/install-versions
+	PATH="$$PWD/target/versions/valkey-9.1:$$PATH" cargo test --workspace --test conformance --locked --no-fail-fast -- --test-threads 16
+	PATH="$$PWD/target/versions/redis-6.2:$$PATH" cargo test --workspace --test conformance --locked --no-fail-fast -- --test-threads 16 \
+	  redis:: sentinel:: quorum::
 
 # Speed, as ratios measured side by side in one run: prints a table, writes target/bench/results.json.
 bench:
@@ -65,11 +77,12 @@ fuzz:
 torture:
 	TORTURE_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --lib --locked torture -- --nocapture
 
-# Processes that share locks while their servers are killed, paused, cut off and replaced, for longer: `make chaos SECONDS=600 ONLY=paused`.
+# Clients that share locks while their servers are killed, paused, cut off and replaced, and slots move, for longer: `make chaos SECONDS=600 ONLY=paused`.
 chaos:
 	@.ci/install-redis
 	TENURE_SOAK_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --test failover --locked -- $(ONLY) --include-ignored --nocapture --test-threads 8
-	TENURE_SOAK_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --test layered --locked -- processes:: --nocapture
+	TENURE_SOAK_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --test layered --test quorum --locked -- processes:: --nocapture
+	TENURE_SOAK_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --test cluster --locked -- load:: --nocapture
 
 # Licences and advisories of the dependencies; needs cargo-deny.
 deny:

@@ -12,4 +12,9 @@ impl Dice {
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % sides
     }
+
+    /// The index of one of so many.
+    pub fn index(&mut self, many: usize) -> usize {
+        usize::try_from(self.roll(many as u64)).expect("less than a usize")
+    }
 }

@@ -3,11 +3,11 @@
 //! Never a mock, and never a server that happens to be there: what a test relies on (scripts, expiry, pushes, the order of replies) is
 //! what a mock gets wrong, and a shared server has keys and clients of others. A server starts in about 10 ms, so each test has its own.
 
+mod authority;
 mod builder;
 mod client;
 mod clock;
 mod cluster;
-mod directory;
 mod launch;
 mod port;
 mod proxy;

@@ -126,10 +126,11 @@ impl Returning {
         if end == TurnEnd::Passed {
             return None;
         }
+        let returning = Returning { client: Arc::clone(client), turn: turn.clone(), is_reopened: false };
         if let Some(haunted_until) = turn.lease.let_go() {
-            lay_ghost(client, turn.lease.name.clone(), turn.lease.token.clone(), haunted_until);
+            lay_ghost(client, turn.lease.name.clone(), returning.op(), haunted_until);
         }
-        Some(Returning { client: Arc::clone(client), turn: turn.clone(), is_reopened: false })
+        Some(returning)
     }
 
     /// Waits for the store's answer.
@@ -215,15 +216,16 @@ pub(crate) fn leave(
     });
 }
 
-/// Leaves once more when a request that was never answered can't be executed any longer.
-pub(crate) fn lay_ghost(client: &Arc<Client>, name: Name, token: Token, haunted_until: Moment) {
+/// Undoes it once more when a request that was never answered can't be executed any longer. By the release where there was one: it may be
+/// the first that a store hears of the end, and a leave would give used fences back (I3).
+pub(crate) fn lay_ghost(client: &Arc<Client>, name: Name, undo: Op, haunted_until: Moment) {
     let (backend, clock) = (Arc::clone(client.opened()), client.clock.clone());
     if haunted_until + SLACK < clock.now() {
         return;
     }
     client.tasks.spawn(async move {
         clock.sleep_until(haunted_until + SLACK).await;
-        repeat(&*backend, &clock, &name, &Op::Leave { token }, haunted_until + LONGEST_GHOST).await;
+        repeat(&*backend, &clock, &name, &undo, haunted_until + LONGEST_GHOST).await;
     });
 }
 

@@ -15,7 +15,7 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::name::Name;
-use crate::record::{BEAT, Holding, Reply};
+use crate::record::{BEAT, Holding, Op, Reply};
 use crate::release;
 use crate::status::{Busy, Holder};
 use crate::table::Placed;
@@ -138,7 +138,8 @@ impl Seek {
                     }
                     Placed::Replace(bid) => {
                         if let Some(haunted_until) = self.bid.haunted_until {
-                            release::lay_ghost(client, name.clone(), self.bid.token.clone(), haunted_until);
+                            let undo = Op::Leave { token: self.bid.token.clone() };
+                            release::lay_ghost(client, name.clone(), undo, haunted_until);
                         }
                         self.bid = bid;
                         Next::Again

@@ -5,11 +5,12 @@
 //! did not grow (S2), updates that were lost (S3), a name that nobody had while somebody waited (L1), and anything left behind (L2).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tenure::{Domain, Guard};
 use tenure_testkit::dice::Dice;
 use tenure_testkit::oracle::{Baseline, Counter, FencedMemory, MemoryLog, Recorder, Report};
+use tenure_testkit::soak;
 use tokio::time::sleep;
 
 const CLIENTS: u64 = 8;
@@ -27,9 +28,7 @@ struct Protected {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_memory_domain_is_sound() {
-    let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos();
-    let seed = std::env::var("SEED").map_or(u64::from(seed), |seed| seed.parse().expect("SEED is a number"));
-    println!("SEED={seed}");
+    let seed = soak::seed("the memory domain");
     let log = MemoryLog::new();
     let protected = Arc::new(Protected {
         resources: NAMES.map(FencedMemory::new).into(),
@@ -68,7 +67,7 @@ async fn the_memory_domain_is_sound() {
 /// What one task does all day.
 async fn work(domain: Domain, log: Recorder, mut dice: Dice, protected: Arc<Protected>) {
     for _ in 0..TURNS {
-        let which = usize::try_from(dice.roll(3)).unwrap();
+        let which = dice.index(NAMES.len());
         let name = NAMES[which];
         let lock = domain.lock(name).label(format!("label{}", dice.roll(2)));
         log.requested(name);

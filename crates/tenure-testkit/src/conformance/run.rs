@@ -112,7 +112,8 @@ pub(super) async fn run_stops_the_work_on_loss(f: &impl Fixture) {
         };
         lock_a.run(work).await.map(|_| ())
     });
-    eventually(f, async || look(b.domain()).await.is_held()).await;
+    // Whoever is not granted it yet waits for its next turn.
+    eventually(f, async || a.domain().metrics().held == 1).await;
     let taker = lock(&b).take_over().await.expect("to take over");
     let error = drive(f, task).await.expect("no panic").expect_err("it is lost");
     assert_eq!(error.kind(), ErrorKind::Lost);

@@ -56,7 +56,8 @@ pub enum What {
 
 impl Event {
     /// Whether this concerns `client`: its id, or the process that it belongs to, was named.
-    pub(super) fn concerns(victim: &str, client: &str) -> bool {
+    #[must_use]
+    pub fn concerns(victim: &str, client: &str) -> bool {
         client.strip_prefix(victim).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 }

@@ -1,11 +1,13 @@
 //! What a server is to be like.
 
 use super::clock::Clock;
-use super::directory::Directory;
 use super::port::Port;
 use super::server::RedisServer;
 use super::tls::Tls;
+use crate::directory::Directory;
 use std::fmt::Write as _;
+use std::process::Command;
+use std::sync::OnceLock;
 
 /// So many ports are tried.
 const ATTEMPTS: u32 = 20;
@@ -48,17 +50,10 @@ impl Builder {
         self
     }
 
-    /// With the certificates of another server, among servers that speak TLS with each other; without TLS where there is none.
-    pub(super) fn certified_by(self, authority: Option<&RedisServer>) -> Self {
-        let Some(authority) = authority else { return self };
-        let file = |name: &str| authority.ca_path().with_file_name(name).display().to_string();
-        self.tls()
-            .config("tls-replication", "yes")
-            .config("tls-ca-cert-file", &file("ca.crt"))
-            .config("tls-cert-file", &file("server.crt"))
-            .config("tls-key-file", &file("server.key"))
-            .config("tls-client-cert-file", &file("client.crt"))
-            .config("tls-client-key-file", &file("client.key"))
+    /// It wants this password from everyone, and has it for its master.
+    #[must_use]
+    pub(super) fn password(self, password: &str) -> Self {
+        self.config("requirepass", password).config("masterauth", password)
     }
 
     /// Its wall clock can be moved: [`RedisServer::set_clock_offset`].
@@ -118,11 +113,13 @@ impl Builder {
             ("unixsocket", "redis.sock"),
             ("save", ""),
             ("appendonly", "no"),
-            ("enable-debug-command", "yes"),
             ("repl-diskless-sync-delay", "0"),
         ];
+        // Before, everybody may.
+        let for_debug = (major_version() >= 7).then(|| ("enable-debug-command", "yes".to_owned()));
         let for_tls = tls.map(Tls::settings).into_iter().flatten();
-        let settings = defaults.map(|(name, value)| (name, value.to_owned())).into_iter().chain(for_tls);
+        let settings = defaults.map(|(name, value)| (name, value.to_owned())).into_iter().chain(for_debug);
+        let settings = settings.chain(for_tls);
         let settings = settings.chain(bus.map(|bus| ("cluster-port", bus.number().to_string())));
         let settings =
             settings.chain(self.settings.iter().map(|(name, value)| (name.as_str(), value.clone())));
@@ -133,4 +130,19 @@ impl Builder {
         }
         lines
     }
+}
+
+/// Of the server that is first on PATH.
+fn major_version() -> u32 {
+    static VERSION: OnceLock<u32> = OnceLock::new();
+    *VERSION.get_or_init(|| {
+        let said = Command::new("redis-server")
+            .arg("--version")
+            .output()
+            .expect("redis-server; `make test` installs it");
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let version =
+            said.split_whitespace().find_map(|word| word.strip_prefix("v=")?.split('.').next()?.parse().ok());
+        version.unwrap_or_else(|| panic!("redis-server says no version: {said}"))
+    })
 }

@@ -7,15 +7,14 @@
 mod builder;
 mod moving;
 
+use super::authority::Authority;
 use super::resp::Reply;
 use super::server::RedisServer;
+use crate::patience::block_until;
 pub use builder::ClusterBuilder;
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// More than a busy machine needs.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// So long a node may take to answer; one that is stopped does not.
 const ANSWER: Duration = Duration::from_millis(300);
 
@@ -23,7 +22,7 @@ const ANSWER: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<RedisServer>,
-    authority: Option<RedisServer>,
+    authority: Authority,
 }
 
 impl Cluster {
@@ -49,8 +48,7 @@ impl Cluster {
     #[must_use]
     pub fn url_of(&self, seeds: &[&RedisServer]) -> String {
         let hosts = seeds.iter().map(|node| format!("127.0.0.1:{}", self.port(node)));
-        let scheme = if self.authority.is_some() { "rediss" } else { "redis" };
-        format!("{scheme}+cluster://{}", hosts.collect::<Vec<_>>().join(","))
+        format!("{}+cluster://{}", self.authority.scheme(), hosts.collect::<Vec<_>>().join(","))
     }
 
     /// The certificate of the authority.
@@ -59,7 +57,7 @@ impl Cluster {
     /// When it was started without [`ClusterBuilder::tls`].
     #[must_use]
     pub fn ca_path(&self) -> PathBuf {
-        self.authority.as_ref().expect("a cluster that was started with `.tls()`").ca_path()
+        self.authority.ca_path()
     }
 
     /// All nodes, whatever their role.
@@ -71,7 +69,7 @@ impl Cluster {
     /// The port that clients use.
     #[must_use]
     pub fn port(&self, node: &RedisServer) -> u16 {
-        if self.authority.is_some() { node.tls_port() } else { node.port() }
+        self.authority.port(node)
     }
 
     /// The slot of a key.
@@ -179,12 +177,7 @@ impl Cluster {
     }
 
     fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
-        let give_up = Instant::now() + PATIENCE;
-        while !is_so() {
-            let log = || self.nodes[0].log();
-            assert!(Instant::now() < give_up, "no {what} within {PATIENCE:?}\n{}", log());
-            thread::sleep(Duration::from_millis(5));
-        }
+        block_until(what, is_so, || self.nodes[0].log());
     }
 }
 

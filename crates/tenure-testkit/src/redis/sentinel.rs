@@ -6,22 +6,20 @@
 mod builder;
 
 pub use self::builder::TrioBuilder;
+use super::authority::Authority;
 use super::server::RedisServer;
-use std::thread;
-use std::time::{Duration, Instant};
+use crate::patience::block_until;
+use std::path::PathBuf;
 
 /// What they call the service.
 const SERVICE: &str = "main";
-/// More than a busy machine needs.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Three Sentinels, and three servers of which one is the master. They die with this value, and with this process.
 #[derive(Debug)]
 pub struct Trio {
     sentinels: [RedisServer; 3],
     servers: [RedisServer; 3],
-    authority: Option<RedisServer>,
-    has_tls: bool,
+    authority: Authority,
     is_ranked: bool,
 }
 
@@ -42,8 +40,7 @@ impl Trio {
     #[must_use]
     pub fn url(&self) -> String {
         let hosts = self.sentinels.each_ref().map(|sentinel| format!("127.0.0.1:{}", self.port(sentinel)));
-        let scheme = if self.has_tls { "rediss" } else { "redis" };
-        format!("{scheme}+sentinel://{}/{SERVICE}", hosts.join(","))
+        format!("{}+sentinel://{}/{SERVICE}", self.authority.scheme(), hosts.join(","))
     }
 
     /// The certificate of the authority.
@@ -51,8 +48,8 @@ impl Trio {
     /// # Panics
     /// When it was started without [`TrioBuilder::tls`].
     #[must_use]
-    pub fn ca_path(&self) -> std::path::PathBuf {
-        self.authority.as_ref().expect("a trio that was started with `.tls()`").ca_path()
+    pub fn ca_path(&self) -> PathBuf {
+        self.authority.ca_path()
     }
 
     /// The Sentinels.
@@ -140,7 +137,7 @@ impl Trio {
     }
 
     fn port(&self, server: &RedisServer) -> u16 {
-        if self.has_tls { server.tls_port() } else { server.port() }
+        self.authority.port(server)
     }
 
     /// Returns when all Sentinels know of each other, of one master and of two replicas that follow it.
@@ -170,12 +167,7 @@ impl Trio {
     }
 
     fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
-        let give_up = Instant::now() + PATIENCE;
-        while !is_so() {
-            let log = || self.sentinels[0].log();
-            assert!(Instant::now() < give_up, "no {what} within {PATIENCE:?}\n{}", log());
-            thread::sleep(Duration::from_millis(5));
-        }
+        block_until(what, is_so, || self.sentinels[0].log());
     }
 }
 

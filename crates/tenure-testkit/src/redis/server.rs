@@ -6,11 +6,11 @@
 use super::builder::Builder;
 use super::client::Client;
 use super::clock::Clock;
-use super::directory::Directory;
 use super::launch;
 use super::port::Port;
 use super::resp::Reply;
 use super::tls::Tls;
+use crate::directory::Directory;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::io;

@@ -28,6 +28,22 @@ fn a_ghost_of_an_acquire_is_laid_after_the_release() {
     });
 }
 
+// I3: a leave would give back fences that were used, where the release has not been executed yet.
+#[test]
+fn a_ghost_of_a_used_lease_is_laid_with_its_release() {
+    test("ghost after release, by release", async {
+        let world = World::new();
+        world.mine.gates.once(Kind::Join, Fate::Broken(Run::Late(300 * MS)));
+        let lock = world.mine.lock();
+        let guard = tokio::spawn(async move { lock.acquire().await.unwrap() });
+        world.pass(50 * MS).await;
+        guard.await.unwrap().release().await.unwrap();
+        world.pass(550 * MS).await;
+        assert_eq!((world.mine.gates.asked(Kind::Release), world.mine.gates.asked(Kind::Leave)), (2, 0));
+        assert_eq!(world.seen(), (0, 0));
+    });
+}
+
 #[test]
 fn a_ghost_of_a_try_that_was_refused_is_laid() {
     test("ghost after busy", async {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use tenure_testkit::patience::{PATIENCE, until};
 use tenure_testkit::redis::Cluster;
 
-use crate::scene::{NAME, PATIENCE, open, slot, turns, until, until_waiting};
+use crate::scene::{NAME, open, slot, turns, until_waiting};
 
 const AHEAD: i64 = 3_600_000_000;
 
@@ -28,7 +29,7 @@ async fn a_slot_moves_to_another_time() {
         // The first request is sent on, and is not taken for one that comes an hour late.
         let attempt = one.lock(NAME).try_acquire().await.expect("a cluster");
         assert!(!attempt.is_acquired());
-        until("the waiter listens there", async || {
+        until("the waiter listens there", || {
             !to.command(&["PUBSUB", "SHARDCHANNELS", "*"]).items().is_empty()
         })
         .await;

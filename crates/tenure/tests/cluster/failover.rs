@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use tenure::Domain;
+use tenure_testkit::patience::{PATIENCE, until, until_async};
 use tenure_testkit::redis::Cluster;
 
-use crate::scene::{
-    BACK_AFTER, NAME, PATIENCE, key, master, next_grant, open, patient, slot, turns, until, until_waiting,
-};
+use crate::scene::{BACK_AFTER, NAME, key, master, next_grant, open, patient, slot, turns, until_waiting};
 
 // B1, R0.5: fault 11. Whoever waits goes on waiting, and whoever holds is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,7 +56,7 @@ async fn a_paused_master_that_resumes_is_not_believed() {
     let newcomer = open(&cluster).await;
     for domain in [&one, &newcomer] {
         let mut is_busy = false;
-        until("the one who holds is known", async || {
+        until_async("the one who holds is known", async || {
             match domain.lock(NAME).try_acquire().await {
                 Ok(attempt) => is_busy = !attempt.is_acquired(),
                 Err(error) => assert!(error.is_transient(), "{error}"),
@@ -86,7 +85,7 @@ async fn an_ordered_failover_costs_no_lease() {
     let slot = slot(&cluster, NAME);
     cluster.fail_over(slot);
     let new = cluster.master_of(slot);
-    until("the waiter listens at the new master", async || {
+    until("the waiter listens at the new master", || {
         let channels = new.command(&["PUBSUB", "SHARDCHANNELS", &format!("{{{}*", key(NAME))]);
         !channels.items().is_empty()
     })
@@ -120,7 +119,7 @@ async fn a_silent_master_costs_no_lease_on_another() {
     // Another connection breaks: all leases are verified, and from then on renewed together.
     let before = Instant::now();
     beside.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    until("all are verified", async || {
+    until_async("all are verified", async || {
         let now = Instant::now();
         let ends = theirs.iter().chain(&others).map(|guard| now + guard.remaining());
         ends.min() > Some(before + BELIEVED)

@@ -1,8 +1,9 @@
 //! A cluster with a directory of this machine underneath.
 
 use tenure::{Degrade, Domain, DomainUrl};
+use tenure_testkit::patience::until_async;
 
-use crate::scene::{NAME, patient, until};
+use crate::scene::{NAME, patient};
 
 // R0.2, R0.5: what is not there when the domain is opened is found when it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,7 +26,7 @@ async fn a_cluster_that_comes_later_is_used() {
     }
     let error = Domain::open(url(Degrade::Never)).await.expect_err("nobody is there");
     assert!(error.is_transient(), "{error}");
-    until("it is noticed", async || domain.lock(NAME).try_acquire().await.is_err()).await;
+    until_async("it is noticed", async || domain.lock(NAME).try_acquire().await.is_err()).await;
     let degraded = Domain::open(url(Degrade::Allow)).await.expect("the directory is there");
     let held = degraded.lock(NAME).acquire().await.expect("the directory");
     assert!(held.degraded());
@@ -36,7 +37,7 @@ async fn a_cluster_that_comes_later_is_used() {
     }
     cluster.wait_until_up();
     for domain in [&degraded, &domain] {
-        until("both are used again", async || match domain.lock(NAME).acquire().await {
+        until_async("both are used again", async || match domain.lock(NAME).acquire().await {
             Ok(guard) => !guard.degraded(),
             Err(error) => {
                 assert!(error.is_transient(), "{error}");

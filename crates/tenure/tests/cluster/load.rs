@@ -1,25 +1,22 @@
 //! Load on a cluster while its slots move and its masters die, judged by the oracle.
 //!
-//! `TENURE_SOAK=60` makes each of them that many seconds long.
+//! `TENURE_SOAK_SECONDS=60` makes each of them that many seconds long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tenure::Domain;
 use tenure_testkit::dice::Dice;
 use tenure_testkit::oracle::{FencedMemory, MemoryLog, Recorder, Report};
 use tenure_testkit::redis::Cluster;
+use tenure_testkit::soak;
 
 use crate::scene::{BACK_AFTER, next_grant, open_with, patient, slot};
 
 const CLIENTS: u64 = 6;
 const TASKS: u64 = 2;
 const NAMES: [&str; 3] = ["orders", "tickets", "files"];
-
-fn seconds() -> u64 {
-    std::env::var("TENURE_SOAK").map_or(5, |seconds| seconds.parse().expect("TENURE_SOAK is a number"))
-}
 
 /// Clients that take the names until they are told to stop.
 struct Load {
@@ -29,10 +26,8 @@ struct Load {
 }
 
 impl Load {
-    async fn start(cluster: &Cluster, options: &str) -> Self {
-        let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos();
-        let seed = std::env::var("SEED").map_or(u64::from(seed), |seed| seed.parse().expect("a number"));
-        println!("SEED={seed}");
+    async fn start(what: &str, cluster: &Cluster, options: &str) -> Self {
+        let seed = soak::seed(what);
         let (log, is_over) = (MemoryLog::new(), Arc::new(AtomicBool::new(false)));
         let resources = Arc::new(NAMES.map(FencedMemory::new));
         let mut tasks = Vec::new();
@@ -68,7 +63,7 @@ async fn work(
 ) -> u64 {
     let mut refused = 0;
     while !is_over.load(Ordering::SeqCst) {
-        let which = usize::try_from(dice.roll(3)).unwrap();
+        let which = dice.index(NAMES.len());
         let name = NAMES[which];
         log.requested(name);
         let guard = match domain.lock(name).acquire().await {
@@ -104,13 +99,13 @@ async fn work(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_move_under_load() {
     let cluster = Arc::new(patient());
-    let load = Load::start(&cluster, "").await;
+    let load = Load::start("slots move", &cluster, "").await;
     let torturer = load.log.recorder("torturer");
     let moves = {
         let cluster = Arc::clone(&cluster);
         tokio::task::spawn_blocking(move || {
             let (begin, mut moves) = (Instant::now(), 0_usize);
-            while begin.elapsed() < Duration::from_secs(seconds()) {
+            while begin.elapsed() < soak::length(5) {
                 let name = NAMES[moves % 3];
                 let slot = slot(&cluster, name);
                 let to = cluster.another_than(slot);
@@ -161,7 +156,7 @@ async fn masters_die_under_load_and_their_replicas_know() {
 
 async fn masters_die(options: &str) -> MemoryLog {
     let cluster = Arc::new(Cluster::start());
-    let load = Load::start(&cluster, options).await;
+    let load = Load::start(&format!("masters die{options}"), &cluster, options).await;
     let torturer = load.log.recorder("torturer");
     let (kills, slowest) = {
         let cluster = Arc::clone(&cluster);
@@ -180,7 +175,7 @@ async fn masters_die(options: &str) -> MemoryLog {
 /// Kills one master after the other; how many, and how long it took at the most until each was replaced.
 fn kill(cluster: &Cluster, torturer: &Recorder) -> (usize, Duration) {
     let (begin, mut kills, mut slowest) = (Instant::now(), 0_usize, Duration::ZERO);
-    while kills == 0 || begin.elapsed() < Duration::from_secs(seconds()) {
+    while kills == 0 || begin.elapsed() < soak::length(5) {
         let slot = slot(cluster, NAMES[kills % 3]);
         let master = cluster.master_of(slot);
         torturer.fault("kill", None, None);

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use tenure::{Domain, ErrorKind};
+use tenure_testkit::patience::{PATIENCE, until};
 
-use crate::scene::{NAME, PATIENCE, key, master, open, patient, slot, until, until_waiting};
+use crate::scene::{NAME, key, master, open, patient, slot, until_waiting};
 
 /// Waits for the name in the background, and gives it back at once; the fence that it had.
 fn one_turn(domain: &Domain) -> tokio::task::JoinHandle<u64> {
@@ -51,10 +52,8 @@ async fn holders_and_waiters_move_with_their_slot() {
     cluster.close_slot(slot, to);
 
     // Both listen there before it is given back: a hand-over is one message.
-    until("they listen at the new node", async || {
-        to.command(&["PUBSUB", "SHARDCHANNELS", "*"]).items().len() == 2
-    })
-    .await;
+    until("they listen at the new node", || to.command(&["PUBSUB", "SHARDCHANNELS", "*"]).items().len() == 2)
+        .await;
     until_waiting(&domains[0], NAME, 2).await;
     let before = held.fence().get();
     held.release().await.expect("a cluster");
@@ -70,7 +69,7 @@ async fn a_loss_is_told_after_a_move() {
     let slot = slot(&cluster, NAME);
     // A renewal in the ordinary course of things is minutes away.
     let held = domain.lock(NAME).ttl(Duration::from_secs(600)).acquire().await.expect("a cluster");
-    until("it is tracked", async || {
+    until("it is tracked", || {
         let clients = master(&cluster, NAME).command(&["INFO", "clients"]).text();
         clients.lines().any(|line| line.starts_with("tracking_clients:") && !line.ends_with(":0"))
             && held.remaining() > Duration::ZERO
@@ -82,9 +81,9 @@ async fn a_loss_is_told_after_a_move() {
         let line = stats.lines().find_map(|line| line.strip_prefix("tracking_total_keys:"));
         line.and_then(|keys| keys.trim().parse::<u64>().ok()).expect("a number")
     };
-    until("its key is tracked", async || keys(master(&cluster, NAME)) == 1).await;
+    until("its key is tracked", || keys(master(&cluster, NAME)) == 1).await;
     cluster.move_slot(slot, to);
-    until("its key is tracked at the new node", async || keys(to) == 1).await;
+    until("its key is tracked at the new node", || keys(to) == 1).await;
     assert!(held.is_held());
     to.command(&["DEL", &key(NAME)]);
     let lost = tokio::time::timeout(PATIENCE, held.lost()).await.expect("it is told");
@@ -108,7 +107,7 @@ async fn a_hand_over_is_one_message() {
         let holder = if std::ptr::eq(domain, &one) { &other } else { &one };
         let held = holder.lock(NAME).acquire().await.expect("a cluster");
         let waits = one_turn(domain);
-        until("it listens", async || calls("ssubscribe") > 0).await;
+        until("it listens", || calls("ssubscribe") > 0).await;
         until_waiting(holder, NAME, 1).await;
         held.release().await.expect("a cluster");
         waits.await.expect("no panic");
@@ -120,8 +119,7 @@ async fn a_hand_over_is_one_message() {
         let waiting = domain.clone();
         let next = tokio::spawn(async move { waiting.lock(NAME).acquire().await.expect("a cluster") });
         let asked = calls("evalsha");
-        until("it waits", async || calls("evalsha") > asked || calls("evalsha") > scripts + handed_over * 2)
-            .await;
+        until("it waits", || calls("evalsha") > asked || calls("evalsha") > scripts + handed_over * 2).await;
         held.release().await.expect("a cluster");
         held = next.await.expect("no panic");
         handed_over += 1;

@@ -1,9 +1,10 @@
 //! From a URL with some nodes to a cluster, and what is wrong on the way.
 
 use tenure::{Domain, Error, ErrorKind, Verdict};
+use tenure_testkit::patience::{until, until_async};
 use tenure_testkit::redis::{Cluster, RedisServer, Reply};
 
-use crate::scene::{NAME, key, patient, slot, until};
+use crate::scene::{NAME, key, patient, slot};
 
 async fn refused(url: &str, kind: ErrorKind, parts: &[&str]) -> Error {
     let error = Domain::open(url).await.expect_err("it can't be opened");
@@ -91,7 +92,7 @@ async fn nodes_are_found_by_whatever_name_they_have() {
             Reply::Error(said) => said.split(' ').nth(2).unwrap_or_default().to_owned(),
             other => format!("{other:?}"),
         };
-        until("they know their names", async || moved(other).starts_with(named)).await;
+        until("they know their names", || moved(other).starts_with(named)).await;
         let domain = Domain::open(&seed).await.expect("a seed");
         for name in ["a", "b", "c", "d", "e"] {
             domain.lock(name).run(async |_| ()).await.expect("a cluster");
@@ -142,7 +143,7 @@ async fn a_cluster_that_is_down_says_so() {
     for each in cluster.nodes() {
         each.command(&["CLUSTER", "DELSLOTS", &lost]);
     }
-    until("it is down", async || {
+    until("it is down", || {
         cluster.master_of(slot).command(&["CLUSTER", "INFO"]).text().contains("cluster_state:fail")
     })
     .await;
@@ -152,6 +153,6 @@ async fn a_cluster_that_is_down_says_so() {
     let findings = domain.examine().await.expect("its nodes answer");
     assert!(findings.iter().any(|found| found.check == "cluster" && found.verdict == Verdict::Unfit));
     node.command(&["CLUSTER", "ADDSLOTS", &lost]);
-    until("it is up again", async || domain.lock(NAME).run(async |_| ()).await.is_ok()).await;
+    until_async("it is up again", async || domain.lock(NAME).run(async |_| ()).await.is_ok()).await;
     assert_eq!(cluster.master_of(slot).command(&["EXISTS", &key(NAME)]).int(), 0);
 }

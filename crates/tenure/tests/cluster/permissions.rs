@@ -1,9 +1,10 @@
 //! What a user of a cluster must be allowed: the rule of docs/backends/cluster.md.
 
 use tenure::Domain;
+use tenure_testkit::patience::until_async;
 use tenure_testkit::redis::Cluster;
 
-use crate::scene::{NAME, key, master, patient, slot, until, until_waiting};
+use crate::scene::{NAME, key, master, patient, slot, until_waiting};
 
 /// Keys and channels of the prefix, and the commands of the scripts and of the cluster.
 const NEEDED: &str = "~tenure:* ~{tenure:* &{tenure:* +evalsha +eval +time +get +set +del +exists +pttl +pexpire +zadd +zrem +zrange \
@@ -57,7 +58,7 @@ async fn a_user_needs_these() {
     allow(&cluster, &NEEDED.replace("&{tenure:*", ""));
     let (one, other) = (Domain::open(&url).await.expect("bob"), Domain::open(&url).await.expect("bob"));
     hand_over(&one, &other).await;
-    until("it is said", async || {
+    until_async("it is said", async || {
         let warnings = other.health().await.expect("a cluster").warnings;
         warnings.iter().any(|warning| warning.contains("ask again and again"))
     })

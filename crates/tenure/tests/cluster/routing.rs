@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use tenure::{Attempt, ErrorKind, Verdict};
+use tenure_testkit::patience::{until, until_async};
 use tenure_testkit::redis::RedisServer;
 
-use crate::scene::{NAME, key, master, open, patient, refusals, slot, turns, until};
+use crate::scene::{NAME, key, master, open, patient, refusals, slot, turns};
 
 // R2.8, R3.8: all keys and channels of a name are in one slot, and its names are spread over all nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -46,22 +47,20 @@ async fn everything_of_a_name_is_in_one_slot() {
         for key in keys {
             assert_eq!(node.command(&["EXISTS", key]).int(), 1, "{key}");
         }
-        until("it listens", async || {
-            !node.command(&["PUBSUB", "SHARDCHANNELS", "{tenure:*"]).items().is_empty()
-        })
-        .await;
+        until("it listens", || !node.command(&["PUBSUB", "SHARDCHANNELS", "{tenure:*"]).items().is_empty())
+            .await;
         let holder = one.inspect(name).await.expect("a cluster").holder.expect("one that holds");
         one.break_lock(name, &holder).await.expect("a cluster");
         drop(waits.await.expect("no panic"));
     }
     assert_eq!(masters.len(), 3, "all of them have some");
     assert_eq!(refusals(&cluster, "CROSSSLOT"), 0);
-    until("nothing is held", async || one.list("").await.expect("a cluster").is_empty()).await;
+    until_async("nothing is held", async || one.list("").await.expect("a cluster").is_empty()).await;
 
     // R3.5: neither do connections outlive their domain, nor what listened.
     assert!(connections() > before);
     drop((one, other));
-    until("all is closed", async || connections() == before).await;
+    until("all is closed", || connections() == before).await;
 }
 
 // R0.5: a slot that has moved is asked for at its new place, without a word to anyone; and a slot whose keys are on their way, too.
@@ -98,7 +97,7 @@ async fn redirections_are_followed() {
         let other = other.clone();
         async move { other.lock(NAME).try_acquire_for(Duration::from_secs(20)).await }
     });
-    until("it is asked", async || refusals(&cluster, "TRYAGAIN") > 3).await;
+    until("it is asked", || refusals(&cluster, "TRYAGAIN") > 3).await;
     assert!(held.is_held(), "and nothing is lost");
     // B5
     let findings = one.examine().await.expect("a cluster");

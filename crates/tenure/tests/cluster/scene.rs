@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use tenure::{Domain, Fence, Guard};
+use tenure_testkit::patience::until_async;
 use tenure_testkit::redis::{Cluster, RedisServer};
 
 pub(crate) const NAME: &str = "orders/42";
-/// For what happens at once, on a machine that is busy with other tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// 3 s for the failover, the ttl of 2 s, and patience.
 pub(crate) const BACK_AFTER: Duration = Duration::from_secs(3 + 2 + 15);
 
@@ -36,19 +35,12 @@ pub(crate) fn master<'c>(cluster: &'c Cluster, name: &str) -> &'c RedisServer {
     cluster.master_of(slot(cluster, name))
 }
 
-/// Returns when it is so.
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so().await {
-        assert!(begin.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
 /// Returns when so many wait for the name.
 pub(crate) async fn until_waiting(domain: &Domain, name: &str, many: usize) {
-    until("waiters", async || domain.inspect(name).await.is_ok_and(|status| status.waiters.len() == many))
-        .await;
+    until_async("waiters", async || {
+        domain.inspect(name).await.is_ok_and(|status| status.waiters.len() == many)
+    })
+    .await;
 }
 
 /// The first grant after now. Whatever comes before is an outage and says so.

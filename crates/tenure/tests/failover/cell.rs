@@ -1,14 +1,13 @@
 //! One cell of the table of faults: processes that work, somebody who does harm to their servers, and a judgement.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tenure::Domain;
 use tenure_testkit::dice::Dice;
-use tenure_testkit::oracle::{Check, History, Recorder, Report};
+use tenure_testkit::oracle::{Check, Report};
+use tenure_testkit::soak::{self, Crew};
 
-use crate::worker::Worker;
+use crate::worker;
 
 const PROCESSES: u64 = 8;
 pub(crate) const TTL: Duration = Duration::from_secs(2);
@@ -25,9 +24,7 @@ pub(crate) fn pass(dice: &mut Dice, least: u64, spread: u64) {
 /// What harm is done to, and noted down by.
 pub(crate) struct Cell {
     what: String,
-    dir: PathBuf,
-    log: Recorder,
-    workers: Vec<Worker>,
+    crew: Crew,
     pub(crate) dice: Dice,
     end: Instant,
     /// A client that does nothing but look whether locks can be had.
@@ -40,22 +37,16 @@ pub(crate) struct Cell {
 impl Cell {
     /// Starts the processes, each with its URL.
     pub(crate) fn start(what: &str, url: impl Fn(u64) -> String) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("tenure-failover-{}-{number}", std::process::id()));
-        let log = Recorder::in_dir(dir.join("logs"), "torturer").expect("a log");
-        let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock").subsec_nanos();
-        let seed = std::env::var("SEED").map_or(u64::from(seed) | 1, |seed| seed.parse().expect("a number"));
-        println!("{what}: SEED={seed}");
-        let soak = std::env::var("TENURE_SOAK_SECONDS").map(|seconds| seconds.parse().expect("seconds"));
-        let end = Instant::now() + Duration::from_secs(soak.unwrap_or(8));
+        let seed = soak::seed(what);
+        let end = Instant::now() + soak::length(8);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let workers = (0..PROCESSES).map(|number| Worker::start(&url(number), &dir, number, seed)).collect();
+        let mut crew = Crew::new(worker::TEST, seed);
+        for number in 0..PROCESSES {
+            crew.start(&format!("p{number}"), &url(number));
+        }
         Cell {
             what: what.to_owned(),
-            dir,
-            log,
-            workers,
+            crew,
             dice: Dice(seed),
             end,
             probe: Domain::lazy(url(0)).expect("a valid URL"),
@@ -98,7 +89,7 @@ impl Cell {
     /// Has another server become the master, and notes how long nobody got a lock. `harm` begins it; `heal` returns when it is over, and
     /// says how many requests the old master executed after it was replaced.
     pub(crate) fn failover(&mut self, harm: impl FnOnce(), heal: impl FnOnce(&mut Dice) -> u64) {
-        self.log.fault(FAILOVER, None, None);
+        self.crew.log.fault(FAILOVER, None, None);
         harm();
         let mut dice = Dice(self.dice.roll(u64::MAX) | 1);
         let (back, stale) = std::thread::scope(|scope| {
@@ -108,19 +99,13 @@ impl Cell {
         });
         self.back.push(back);
         self.stale += stale;
-        self.log.healed(FAILOVER, None, None);
+        self.crew.log.healed(FAILOVER, None, None);
     }
 
     /// Ends the processes and judges what they wrote down.
     pub(crate) fn judge(mut self, is_exclusive: bool) {
-        for worker in &mut self.workers {
-            drop(worker.child.stdin.take());
-        }
-        for worker in &mut self.workers {
-            let status = worker.child.wait().expect("to bury it");
-            assert!(status.success(), "{} ended with {status}", worker.id);
-        }
-        let history = History::read_dir(self.dir.join("logs")).expect("the logs");
+        self.crew.end();
+        let history = self.crew.history();
         let report = Report::of(&history);
         let broken = |check| {
             let verdict = report.verdicts().iter().find(|verdict| verdict.check == check);
@@ -141,12 +126,5 @@ impl Cell {
             true => report.assert_clean(),
             false => report.assert_only_s1(),
         }
-    }
-}
-
-impl Drop for Cell {
-    fn drop(&mut self) {
-        self.workers.clear();
-        drop(std::fs::remove_dir_all(&self.dir));
     }
 }

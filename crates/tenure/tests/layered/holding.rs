@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use tenure::{Degrade, LossKind, Release};
+use tenure_testkit::patience::until;
 
-use crate::scene::{NAME, Scene, until};
+use crate::scene::{NAME, Scene};
 
 const TTL: Duration = Duration::from_secs(2);
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tenure::{Degrade, Domain, Error, ErrorKind};
+use tenure_testkit::patience::until;
 use tenure_testkit::redis::{Fault, Proxy, named};
 
-use crate::scene::{LONG, Scene, until};
+use crate::scene::{LONG, Scene};
 
 // R0.2, R0.5
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

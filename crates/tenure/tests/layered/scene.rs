@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tenure::{Degrade, Domain, DomainUrl, Guard};
+use tenure_testkit::patience::PATIENCE;
 use tenure_testkit::redis::{Proxy, RedisServer};
 
 pub(crate) const NAME: &str = "orders/42";
 /// A ttl that does not end within a test, unless it is waited for.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// More than a busy machine takes for what takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A directory that is removed at the end.
 pub(crate) struct Machine(PathBuf);
@@ -86,22 +85,6 @@ impl Peer {
             guard.release().await.expect("to release");
             assert!(Instant::now() < give_up, "the outer store is not used again");
             tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-}
-
-/// Waits until it is so.
-#[track_caller]
-pub(crate) fn until<'a>(
-    what: &'a str,
-    mut is_so: impl FnMut() -> bool + Send + 'a,
-) -> impl Future<Output = ()> + Send + 'a {
-    let caller = std::panic::Location::caller();
-    async move {
-        let give_up = Instant::now() + PATIENCE;
-        while !is_so() {
-            assert!(Instant::now() < give_up, "waited {PATIENCE:?} in vain until {what}, at {caller}");
-            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 }

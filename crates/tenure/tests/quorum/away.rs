@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use tenure::{Domain, DomainUrl, LossKind, Release};
+use tenure_testkit::patience::until;
 use tenure_testkit::redis::{Fault, named};
 
-use crate::scene::{KEY, LONG, NAME, Scene, until};
+use crate::scene::{KEY, LONG, NAME, Scene};
 
 const TTL: Duration = Duration::from_secs(2);
 

@@ -1,6 +1,6 @@
 //! Independent servers, and clients of them, each with a way of its own to every one.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tenure::Domain;
 use tenure_testkit::redis::{Proxy, RedisServer};
@@ -10,8 +10,6 @@ pub(crate) const NAME: &str = "orders/42";
 pub(crate) const KEY: &str = "tenure:orders/42";
 /// A ttl that does not end within a test, unless it is waited for.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// More than a busy machine takes for what takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Scene {
     pub(crate) servers: Vec<RedisServer>,
@@ -52,20 +50,4 @@ impl Scene {
 pub(crate) fn url(ports: impl Iterator<Item = u16>, ttl: Duration) -> String {
     let hosts: Vec<_> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
     format!("redis+quorum://{}?ttl={}ms", hosts.join(","), ttl.as_millis())
-}
-
-/// Waits until it is so.
-#[track_caller]
-pub(crate) fn until<'a>(
-    what: &'a str,
-    mut is_so: impl FnMut() -> bool + Send + 'a,
-) -> impl Future<Output = ()> + Send + 'a {
-    let caller = std::panic::Location::caller();
-    async move {
-        let give_up = Instant::now() + PATIENCE;
-        while !is_so() {
-            assert!(Instant::now() < give_up, "waited {PATIENCE:?} in vain until {what}, at {caller}");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    }
 }

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use tenure::Domain;
+use tenure_testkit::patience::until;
 
-use crate::scene::{KEY, LONG, NAME, Scene, until};
+use crate::scene::{KEY, LONG, NAME, Scene};
 
 fn wait_for(domain: &Domain) -> tokio::task::JoinHandle<tenure::Guard> {
     let lock = domain.lock(NAME);

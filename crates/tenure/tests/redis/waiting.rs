@@ -5,6 +5,7 @@
 
 mod clocks;
 mod deaths;
+mod elsewhere;
 mod ghosts;
 mod herd;
 mod order;

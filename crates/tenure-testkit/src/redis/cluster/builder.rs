@@ -1,5 +1,6 @@
 //! What a cluster is to be like, and how it comes about.
 
+use super::super::authority::Authority;
 use super::super::builder::Builder;
 use super::super::server::RedisServer;
 use super::{Cluster, ask, id};
@@ -12,21 +13,20 @@ const SLOTS: usize = 16_384;
 #[derive(Debug, Clone)]
 pub struct ClusterBuilder {
     node_timeout: Duration,
-    settings: Vec<(String, String)>,
-    password: Option<String>,
+    node: Builder,
     has_tls: bool,
-    has_clock: bool,
 }
 
 impl Default for ClusterBuilder {
     fn default() -> Self {
-        ClusterBuilder {
-            node_timeout: Duration::from_secs(1),
-            settings: Vec::new(),
-            password: None,
-            has_tls: false,
-            has_clock: false,
-        }
+        let node = RedisServer::builder()
+            .cluster_node()
+            // Shorter than anybody wants, so that they find each other soon.
+            .config("cluster-node-timeout", "1000")
+            .config("cluster-replica-validity-factor", "0")
+            .config("cluster-allow-replica-migration", "no")
+            .config("repl-ping-replica-period", "1");
+        ClusterBuilder { node_timeout: Duration::from_secs(1), node, has_tls: false }
     }
 }
 
@@ -38,23 +38,17 @@ impl ClusterBuilder {
         self
     }
 
-    /// A line of the redis.conf of all of them.
-    #[must_use]
-    pub fn config(mut self, name: &str, value: &str) -> Self {
-        self.settings.push((name.into(), value.into()));
-        self
-    }
-
     /// The nodes want a password.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
-        self.password = Some(password.into());
+        self.node = self.node.password(password);
         self
     }
 
     /// The nodes speak TLS with everyone, with certificates of one authority.
     #[must_use]
     pub fn tls(mut self) -> Self {
+        self.node = self.node.config("tls-cluster", "yes");
         self.has_tls = true;
         self
     }
@@ -62,7 +56,7 @@ impl ClusterBuilder {
     /// The wall clock of each can be moved.
     #[must_use]
     pub fn clock(mut self) -> Self {
-        self.has_clock = true;
+        self.node = self.node.clock();
         self
     }
 
@@ -72,8 +66,9 @@ impl ClusterBuilder {
     /// When there is no redis-server, or they do not find each other.
     #[must_use]
     pub fn start(self) -> Cluster {
-        let authority = self.has_tls.then(|| RedisServer::builder().tls().start());
-        let nodes = (0..2 * MASTERS).map(|_| self.node(authority.as_ref()).start()).collect();
+        let authority = Authority::new(self.has_tls);
+        let node = authority.certify(self.node);
+        let nodes = (0..2 * MASTERS).map(|_| node.clone().start()).collect();
         let cluster = Cluster { nodes, authority };
         cluster.come_together();
         let timeout = self.node_timeout.as_millis().to_string();
@@ -81,27 +76,6 @@ impl ClusterBuilder {
             node.command(&["CONFIG", "SET", "cluster-node-timeout", &timeout]);
         }
         cluster
-    }
-
-    fn node(&self, authority: Option<&RedisServer>) -> Builder {
-        let mut builder = RedisServer::builder()
-            .cluster_node()
-            .certified_by(authority)
-            // Shorter than anybody wants, so that they find each other soon.
-            .config("cluster-node-timeout", "1000")
-            .config("cluster-replica-validity-factor", "0")
-            .config("cluster-allow-replica-migration", "no")
-            .config("repl-ping-replica-period", "1");
-        if authority.is_some() {
-            builder = builder.config("tls-cluster", "yes");
-        }
-        if self.has_clock {
-            builder = builder.clock();
-        }
-        if let Some(password) = &self.password {
-            builder = builder.config("requirepass", password).config("masterauth", password);
-        }
-        self.settings.iter().fold(builder, |builder, (name, value)| builder.config(name, value))
     }
 }
 

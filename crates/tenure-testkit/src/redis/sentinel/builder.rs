@@ -1,5 +1,6 @@
 //! How three Sentinels and their servers are started.
 
+use super::super::authority::Authority;
 use super::super::builder::Builder;
 use super::super::server::RedisServer;
 use super::{SERVICE, Trio};
@@ -64,19 +65,18 @@ impl TrioBuilder {
     /// When there is no redis-server, or they do not find each other.
     #[must_use]
     pub fn start(self) -> Trio {
-        let authority = self.has_tls.then(|| RedisServer::builder().tls().start());
-        let plain = || RedisServer::builder().certified_by(authority.as_ref());
+        let authority = Authority::new(self.has_tls);
+        let plain = || authority.certify(RedisServer::builder());
         let data = |rank: &str| {
             let builder = match &self.password {
-                Some(password) => plain().config("requirepass", password).config("masterauth", password),
+                Some(password) => plain().password(password),
                 None => plain(),
             };
             let builder = builder.config("repl-ping-replica-period", "1");
             if self.is_ranked { builder.config("replica-priority", rank) } else { builder }
         };
-        let port = |server: &RedisServer| if self.has_tls { server.tls_port() } else { server.port() };
         let master = data("10").start();
-        let at = format!("127.0.0.1 {}", port(&master));
+        let at = format!("127.0.0.1 {}", authority.port(&master));
         let announced = |builder: Builder| builder.config("replicaof", &at).start();
         let servers = [master, announced(data("20")), announced(data("30"))];
         let sentinel = || {
@@ -99,7 +99,7 @@ impl TrioBuilder {
             builder.start()
         };
         let sentinels = [sentinel(), sentinel(), sentinel()];
-        let trio = Trio { sentinels, servers, authority, has_tls: self.has_tls, is_ranked: self.is_ranked };
+        let trio = Trio { sentinels, servers, authority, is_ranked: self.is_ranked };
         trio.wait_until_complete();
         trio
     }

@@ -121,6 +121,12 @@ impl Backend for Layered {
         self.0.bids.standing(token).is_degraded()
     }
 
+    /// While the outer store is out of reach, another token would be of no more use.
+    fn is_spent(&self, token: &Token) -> bool {
+        let Pair { bids, outer, .. } = &*self.0;
+        outer.outage().is_none() && bids.standing(token).is_spent || outer.is_spent(token)
+    }
+
     fn capabilities(&self) -> &'static [Capability] {
         self.0.outer.capabilities()
     }

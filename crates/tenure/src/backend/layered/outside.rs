@@ -91,9 +91,9 @@ impl Pair {
     }
 
     /// Asks once, also where nobody may go on without an answer: a silent outer store must not keep the inner lease from those of this machine.
-    pub(super) async fn leave_outside(&self, name: &Name, token: &Token) -> Result<Reply, Error> {
+    pub(super) async fn undo_outside(&self, name: &Name, undo: Op) -> Result<Reply, Error> {
         let limit = self.clock.now() + LONGEST_SILENCE;
-        self.seen(self.ask_outside(name, Op::Leave { token: token.clone() }, Some(limit)).await)
+        self.seen(self.ask_outside(name, undo, Some(limit)).await)
     }
 
     /// Leaves outside with the token of a bid that goes on. Without an answer that token is of no use there any more.
@@ -104,7 +104,7 @@ impl Pair {
             });
         };
         mark(true);
-        match self.leave_outside(name, token).await {
+        match self.undo_outside(name, Op::Leave { token: token.clone() }).await {
             Ok(_) => mark(false),
             Err(error) if self.may_go_on_without(&error) => {}
             Err(error) => return Err(error),
@@ -158,9 +158,10 @@ impl Pair {
             .change(token, now, |standing| standing.haunted_until = standing.haunted_until.max(Some(until)));
     }
 
-    /// The bid is over: takes back, in the background, what may be there of it outside.
-    pub(super) fn clear_outside(&self, name: &Name, token: Token, was_answered: bool) {
-        let standing = self.bids.end(&token);
+    /// The bid is over: takes back, in the background, what may be there of it outside. By `undo`, which is the release where there was one:
+    /// a leave would give used fences back (I3).
+    pub(super) fn clear_outside(&self, name: &Name, token: &Token, undo: Op, was_answered: bool) {
+        let standing = self.bids.end(token);
         if self.degrade == Degrade::Never {
             // Whoever asked got an error, and asks again.
             return;
@@ -172,17 +173,17 @@ impl Pair {
         if is_clear && ghost.is_none() && standing.replaced.is_none() {
             return;
         }
-        let ttl = if self.is_foreign(&token) { standing.ttl.max(FOREIGN_TTL) } else { standing.ttl };
+        let ttl = if self.is_foreign(token) { standing.ttl.max(FOREIGN_TTL) } else { standing.ttl };
         let (pair, name) = (self.this.clone(), name.clone());
         runtime.spawn(async move {
             if let Some(replaced) = standing.replaced {
-                leave_until(&pair, &name, &replaced, now, ttl).await;
+                undo_from(&pair, &name, &Op::Leave { token: replaced }, now, ttl).await;
             }
             if !is_clear {
-                leave_until(&pair, &name, &token, now, ttl).await;
+                undo_from(&pair, &name, &undo, now, ttl).await;
             }
             if let Some(ghost) = ghost {
-                leave_until(&pair, &name, &token, ghost, ttl).await;
+                undo_from(&pair, &name, &undo, ghost, ttl).await;
             }
         });
     }
@@ -225,14 +226,14 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Leaves outside from that moment on, until it is answered, or what is there has ended by itself. Keeps nothing open.
-async fn leave_until(pair: &Weak<Pair>, name: &Name, token: &Token, from: Moment, ttl: Duration) {
+/// Undoes it outside from that moment on, until that is answered, or what is there has ended by itself. Keeps nothing open.
+async fn undo_from(pair: &Weak<Pair>, name: &Name, undo: &Op, from: Moment, ttl: Duration) {
     let Some(clock) = pair.upgrade().map(|pair| pair.clock.clone()) else { return };
     clock.sleep_until(from).await;
     let mut backoff = Backoff::new();
     loop {
         let Some(pair) = pair.upgrade() else { return };
-        if pair.leave_outside(name, token).await.is_ok() || clock.now() >= from + ttl {
+        if pair.undo_outside(name, undo.clone()).await.is_ok() || clock.now() >= from + ttl {
             return;
         }
         drop(pair);

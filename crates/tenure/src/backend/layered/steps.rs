@@ -52,7 +52,7 @@ impl Pair {
     fn answered(&self, name: &Name, token: Token, reply: Reply) -> Result<Reply, Error> {
         match reply {
             // The bid is over.
-            Reply::Busy { .. } => self.clear_outside(name, token, true),
+            Reply::Busy { .. } => self.clear_outside(name, &token, Op::Leave { token: token.clone() }, true),
             // It may go on, or not: that is known above, once the request is known of there.
             Reply::TooLate if self.bids.standing(&token).haunted_until.is_some() => {
                 return Err(Error::unanswered("outer store did not answer in time; is it overloaded?"));
@@ -63,12 +63,13 @@ impl Pair {
     }
 
     async fn leave(&self, name: &Name, token: Token, op: Op) -> Result<Reply, Error> {
-        let outside = self.leave_outside(name, &token).await;
+        let leave = Op::Leave { token: token.clone() };
+        let outside = self.undo_outside(name, leave.clone()).await;
         self.inside(name, op).await?;
         match outside {
             Err(error) if !self.may_go_on_without(&error) => Err(error),
             answer => {
-                self.clear_outside(name, token, answer.is_ok());
+                self.clear_outside(name, &token, leave, answer.is_ok());
                 Ok(Reply::Done)
             }
         }
@@ -121,7 +122,7 @@ impl Pair {
         let is_outlived =
             matches!(&outer, Some(Reply::NotHeld { holder }) if self.outlives_outer(&token, holder.as_ref()));
         let inner = self.inside(name, op()).await?;
-        self.clear_outside(name, token, outer.is_some());
+        self.clear_outside(name, &token, op(), outer.is_some());
         Ok(match outer {
             Some(outer) if inner == Reply::Done && !is_outlived => outer,
             _ => inner,

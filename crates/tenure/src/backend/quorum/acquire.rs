@@ -125,9 +125,7 @@ impl Attempt<'_> {
     }
 
     fn count_votes(&mut self) {
-        let lost = self.group.bids.lost(&self.ask.token);
-        let youths = self.youths.iter().enumerate();
-        self.votes = youths.map(|(server, youth)| youth.is_none() && !lost.has(server)).collect();
+        self.votes = self.group.votes(&self.ask.token, &self.youths);
     }
 
     fn is_fit_for_desk(&self, server: usize) -> bool {
@@ -135,9 +133,9 @@ impl Attempt<'_> {
         self.votes[server] && !has_failed && self.group.members[server].is_in_reach()
     }
 
-    /// The first server, from this one on, where one can queue; or else `from`.
-    fn first_fit(&self, from: usize) -> usize {
-        (0..self.votes.len()).find(|&server| self.is_fit_for_desk(server)).unwrap_or(from)
+    /// The first server where one can queue; or else `other`.
+    fn first_fit(&self, other: usize) -> usize {
+        (0..self.votes.len()).find(|&server| self.is_fit_for_desk(server)).unwrap_or(other)
     }
 
     fn op(&self, server: usize, wait: Wait, floor: u64) -> Op {
@@ -226,12 +224,9 @@ impl Attempt<'_> {
         let begun = self.group.clock.now();
         let lost = self.group.bids.lost(&self.ask.token);
         self.count_votes();
-        let times = self.group.members.iter().filter_map(|member| member.backend.server_now(self.name));
-        let ahead = times.max().unwrap_or(0) + self.group.head_start();
-        let floor = self.ask.floor.max(ahead);
+        let floor = self.group.floor_ahead(self.name, self.ask.floor);
         for server in 0..self.votes.len() {
-            let is_granted = matches!(self.round.answers[server], Some(Ok(Reply::Granted { .. })));
-            if lost.has(server) || self.round.is_pending(server) || is_granted {
+            if lost.has(server) || self.round.is_pending(server) || self.is_granted(server) {
                 continue;
             }
             let wait = if server == self.desk || self.has_desk { self.ask.wait } else { Wait::No };
@@ -282,18 +277,13 @@ impl Attempt<'_> {
         if grants.len() < majority {
             return Ok(None);
         }
-        let fence = grants.iter().map(|(_, fence)| *fence).max().unwrap_or(0);
-        let (token, until) = (self.ask.token.clone(), self.limit());
-        let has_it = grants.iter().filter(|(_, own)| *own == fence).count();
-        let behind = grants.into_iter().filter(|(_, own)| *own < fence).map(|(server, _)| server);
-        if has_it < majority
-            && !group.write_back(self.name, &token, fence, behind, majority - has_it, until).await
-        {
+        let token = self.ask.token.clone();
+        let Some(fence) = group.write_back(self.name, &token, &grants, self.limit()).await else {
             self.leave(None).await;
             return Err(Error::unanswered(
                 "fewer than a majority of the servers took the fence of the grant; is one overloaded or cut off?",
             ));
-        }
+        };
         if group.clock.now().since(self.begun) > self.ask.ttl / 2 {
             self.leave(None).await;
             return Ok(Some(Reply::TooLate));

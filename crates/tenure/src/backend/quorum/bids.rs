@@ -1,8 +1,12 @@
 //! Where every bid of this client stands: what it asked which server, what it heard from it, and what may still haunt it there.
 //!
 //! A leave that was not answered may be executed at any time. If the same token were asked with again on that server, it could take away what
-//! was granted since, and a majority that is believed would be none. So such a server is *lost to the bid*: it is never asked or counted with
-//! this token again.
+//! was granted since, and a majority that is believed would be none. So such a server is *lost to the token*: it is neither asked nor counted
+//! with it while a leave is under way there, of which there may be several, and never again when one was not answered in time or is still to
+//! be sent.
+//!
+//! A bid ends when it leaves, is refused, or is given back; its token may be asked with again all the same. So what is lost to the token
+//! outlives the bid: an entry goes when its bid is over and nothing is lost to it, or else when nobody has touched it for long.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +18,7 @@ use crate::clock::{Clock, Moment};
 use crate::owner::Token;
 use crate::sync::Mutex;
 
-/// How many bids are remembered before those that nobody touched for long are forgotten.
+/// How many bids are remembered before it is looked which of them nobody touched for long.
 const MANY: usize = 1_024;
 /// How long that is, beside twice the longest ttl.
 const LONG: Duration = Duration::from_secs(60);
@@ -35,6 +39,10 @@ impl Set {
     pub(super) fn remove(&mut self, server: usize) {
         self.0 &= !(1 << server);
     }
+
+    fn is_empty(self) -> bool {
+        self.0 == 0
+    }
 }
 
 /// One bid.
@@ -48,10 +56,12 @@ pub(super) struct Standing {
     pub(super) asked: Set,
     /// The servers that said, unasked, that it was granted.
     pub(super) pushed: Set,
-    /// The servers that were told that it leaves, and did not answer yet.
-    leaving: Set,
-    /// The servers that were told that it leaves, and did not answer in time, or that will be told so.
+    /// How many leaves are under way, by server.
+    leaves: Vec<usize>,
+    /// The servers that did not answer a leave in time, or that will be sent one.
     lost: Set,
+    /// Only what is lost to the token is still of use.
+    is_over: bool,
     /// The fence that it is held with.
     pub(super) fence: Option<u64>,
     /// Until when a request that was not answered may be executed, by server.
@@ -63,7 +73,10 @@ pub(super) struct Standing {
 
 impl Standing {
     fn lost(&self) -> Set {
-        Set(self.leaving.0 | self.lost.0)
+        let mut lost = self.lost;
+        let leaving = self.leaves.iter().enumerate().filter(|(_, leaves)| **leaves > 0);
+        leaving.for_each(|(server, _)| lost.add(server));
+        lost
     }
 }
 
@@ -81,28 +94,42 @@ pub(super) enum Heard {
 pub(super) struct Bids {
     clock: Clock,
     servers: usize,
-    standings: Mutex<HashMap<Token, Standing>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    standings: HashMap<Token, Standing>,
+    /// How many there were after it was last looked which of them nobody touches.
+    living: usize,
 }
 
 impl Bids {
     pub(super) fn new(clock: Clock, servers: usize) -> Self {
-        Bids { clock, servers, standings: Mutex::default() }
+        Bids { clock, servers, known: Mutex::default() }
     }
 
     /// The bid begins, or goes on; returns where it stands, and what rings when there is news. What was pushed is asked about now.
     pub(super) fn begin(&self, token: &Token, longest_ttl: Duration) -> (Standing, Arc<Notify>) {
-        let now = self.clock.now();
-        let mut standings = self.standings.lock();
-        if standings.len() >= MANY {
-            let keep = LONG.max(2 * longest_ttl);
-            standings.retain(|_, standing| now.since(standing.touched) < keep);
+        let mut known = self.known.lock();
+        if known.standings.len() >= MANY.max(2 * known.living) {
+            let (now, keep) = (self.clock.now(), LONG.max(2 * longest_ttl));
+            known.standings.retain(|_, standing| now.since(standing.touched) < keep);
+            known.living = known.standings.len();
         }
-        let standing = standings.entry(token.clone()).or_insert_with(|| self.fresh());
-        standing.touched = now;
+        let standing = self.entry(&mut known, token);
+        standing.is_over = false;
         let seen = standing.clone();
         standing.pushed = Set::default();
         let news = Arc::clone(&standing.news);
         (seen, news)
+    }
+
+    /// What is known of a token, whether its bid is over or not.
+    fn entry<'a>(&self, known: &'a mut Known, token: &Token) -> &'a mut Standing {
+        let standing = known.standings.entry(token.clone()).or_insert_with(|| self.fresh());
+        standing.touched = self.clock.now();
+        standing
     }
 
     fn fresh(&self) -> Standing {
@@ -111,8 +138,9 @@ impl Bids {
             places: vec![None; self.servers],
             asked: Set::default(),
             pushed: Set::default(),
-            leaving: Set::default(),
+            leaves: vec![0; self.servers],
             lost: Set::default(),
+            is_over: true,
             fence: None,
             ghosts: Vec::new(),
             news: Arc::default(),
@@ -122,7 +150,8 @@ impl Bids {
 
     /// Changes where a bid stands, if it is not over; returns what `change` does.
     pub(super) fn change<T>(&self, token: &Token, change: impl FnOnce(&mut Standing) -> T) -> Option<T> {
-        self.standings.lock().get_mut(token).map(|standing| {
+        let mut known = self.known.lock();
+        known.standings.get_mut(token).filter(|standing| !standing.is_over).map(|standing| {
             standing.touched = self.clock.now();
             change(standing)
         })
@@ -130,12 +159,12 @@ impl Bids {
 
     /// Whether the bid is not over. Whatever was left while it goes on was left behind what was asked before, on the same line.
     pub(super) fn is_live(&self, token: &Token) -> bool {
-        self.standings.lock().contains_key(token)
+        self.known.lock().standings.get(token).is_some_and(|standing| !standing.is_over)
     }
 
     /// The fence that the token holds its name with, as far as this client knows.
     pub(super) fn fence(&self, token: &Token) -> Option<u64> {
-        self.standings.lock().get(token).and_then(|standing| standing.fence)
+        self.known.lock().standings.get(token).and_then(|standing| standing.fence)
     }
 
     /// It is held, and must not be forgotten: what is lost to it, and the fence to heal servers with.
@@ -145,17 +174,24 @@ impl Bids {
 
     #[cfg(all(test, not(shuttle)))]
     pub(super) fn tokens(&self) -> Vec<Token> {
-        self.standings.lock().keys().cloned().collect()
+        self.known.lock().standings.keys().cloned().collect()
     }
 
-    /// The servers that must not be asked or counted with this token.
+    /// The servers that must not be asked or counted with this token, whether its bid is over or not.
     pub(super) fn lost(&self, token: &Token) -> Set {
-        self.standings.lock().get(token).map_or_else(Set::default, Standing::lost)
+        self.known.lock().standings.get(token).map_or_else(Set::default, Standing::lost)
     }
 
-    /// The bid is over, and its token is never used again; returns until when it is haunted on which servers.
+    /// The bid is over; returns until when it is haunted on which servers.
     pub(super) fn end(&self, token: &Token) -> Vec<(usize, Moment)> {
-        self.standings.lock().remove(token).map(|standing| standing.ghosts).unwrap_or_default()
+        let mut known = self.known.lock();
+        let Some(before) = known.standings.remove(token) else { return Vec::new() };
+        if !before.lost().is_empty() {
+            let Standing { leaves, lost, touched, .. } = before;
+            let over = Standing { leaves, lost, touched, ..self.fresh() };
+            known.standings.insert(token.clone(), over);
+        }
+        before.ghosts
     }
 
     /// A request is sent, which that server may execute until then.
@@ -172,30 +208,35 @@ impl Bids {
         self.change(token, |standing| standing.ghosts.retain(|ghost| *ghost != (server, until)));
     }
 
-    /// A leave is sent; until it is answered, that server is lost to the bid.
+    /// A leave is sent; until it is answered, that server is lost to the token.
     pub(super) fn leaving(&self, token: &Token, server: usize) {
-        self.change(token, |standing| {
-            standing.leaving.add(server);
-            standing.asked.remove(server);
-            standing.places[server] = None;
-            standing.pushed.remove(server);
-        });
+        let mut known = self.known.lock();
+        let standing = self.entry(&mut known, token);
+        standing.leaves[server] += 1;
+        standing.asked.remove(server);
+        standing.places[server] = None;
+        standing.pushed.remove(server);
     }
 
-    /// The leave was answered.
+    /// A leave was answered.
     pub(super) fn has_left(&self, token: &Token, server: usize) {
-        self.change(token, |standing| standing.leaving.remove(server));
+        let mut known = self.known.lock();
+        let standing = self.entry(&mut known, token);
+        standing.leaves[server] = standing.leaves[server].saturating_sub(1);
+        if standing.is_over && standing.lost().is_empty() {
+            known.standings.remove(token);
+        }
     }
 
-    /// A leave will be sent at some time: the server is lost to the bid for good.
+    /// A leave will be sent at some time: the server is lost to the token for good.
     pub(super) fn lose(&self, token: &Token, server: usize) {
-        self.change(token, |standing| standing.lost.add(server));
+        self.entry(&mut self.known.lock(), token).lost.add(server);
     }
 
     /// A server says, unasked, that it granted the name.
     pub(super) fn heard(&self, token: &Token, server: usize) -> Heard {
-        let mut standings = self.standings.lock();
-        match standings.get_mut(token) {
+        let mut known = self.known.lock();
+        match known.standings.get_mut(token) {
             Some(standing) if standing.fence.is_some() => Heard::Held,
             Some(standing) if standing.asked.has(server) => {
                 standing.pushed.add(server);

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::Group;
+use crate::backend;
 use crate::error::Error;
 use crate::finding::{FENCES_GROW, Finding, Verdict};
 
@@ -17,8 +18,8 @@ impl Group {
         let mut findings = vec![self.examine_group()];
         let examining: Vec<_> = self.members.iter().map(|member| member.backend.examine()).collect();
         let (mut looked, mut away) = (Vec::new(), Vec::new());
-        for (member, pending) in self.members.iter().zip(examining) {
-            match pending.await {
+        for (member, examined) in self.members.iter().zip(backend::together::all(examining).await) {
+            match examined {
                 Ok(found) => looked.push((&*member.label, found)),
                 Err(error) => {
                     let Finding { reason, remedy, .. } = Finding::of_error(Verdict::Doubtful, &error);

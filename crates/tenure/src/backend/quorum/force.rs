@@ -1,12 +1,14 @@
 //! What goes past the queue, and what only looks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Group;
 use super::hold::LONGEST_ANSWER;
 use super::requests::LONGEST_SILENCE;
 use super::round::Round;
 use super::tally::{self, Held};
+use crate::backend::{Backend, Pending, together};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::name::{Name, NameMap};
@@ -17,36 +19,29 @@ impl Group {
     /// On every server; counts when a majority granted it and has its fence.
     pub(super) async fn seize(self: &Arc<Self>, name: &Name, mut op: Op) -> Result<Reply, Error> {
         self.refuse_twins()?;
-        let times = self.members.iter().filter_map(|member| member.backend.server_now(name));
-        let ahead = times.max().unwrap_or(0) + self.head_start();
         let (Op::Adopt { token, ttl, not_after, floor, .. } | Op::TakeOver { token, ttl, not_after, floor }) =
             &mut op
         else {
             unreachable!("only for what takes a lease past the queue");
         };
-        *floor = (*floor).max(ahead);
+        *floor = self.floor_ahead(name, *floor);
         let (token, ttl, until) = (token.clone(), *ttl, Moment::from_micros(*not_after));
         self.saw_ttl(ttl);
         self.bids.begin(&token, self.longest_ttl());
         let begun = self.clock.now();
-        let youths = self.youths();
-        let lost = self.bids.lost(&token);
-        let votes: Vec<_> = (0..self.members.len()).map(|it| youths[it].is_none() && !lost.has(it)).collect();
-        let mut round = self.ask_all(name, &op);
+        let (votes, all) = (self.votes(&token, &self.youths()), vec![true; self.members.len()]);
+        let mut round = self.ask_but_lost(name, &token, &op);
         let limit = begun + until.since(begun) / 2;
         let is_decided = |round: &Round| {
-            let not_held = Held::count(round, |_| true).not_held;
             tally::granted(round, &votes).count() >= self.majority()
-                || self.members.len() - not_held < self.majority()
+                || self.is_not_held(&Held::count(round, &all))
         };
         round.until(&self.clock, limit, is_decided).await;
         // A server may have been restarted between being asked and answering.
         let youths = self.youths();
-        let votes: Vec<_> = (0..self.members.len()).map(|it| youths[it].is_none() && !lost.has(it)).collect();
-        let grants: Vec<_> = tally::granted(&round, &votes).collect();
-        let not_held = Held::count(&round, |_| true).not_held;
+        let grants: Vec<_> = tally::granted(&round, &self.votes(&token, &youths)).collect();
         if grants.len() < self.majority() {
-            let answer = match self.members.len() - not_held < self.majority() {
+            let answer = match self.is_not_held(&Held::count(&round, &all)) {
                 true => Ok(Reply::NotHeld { holder: tally::other_holder(&round).map(|(token, _)| token) }),
                 false => Err(self.too_few_to_grant(&round, &youths)),
             };
@@ -66,9 +61,14 @@ impl Group {
             Ok(Reply::Granted { fence }) if self.clock.now().since(begun) <= ttl / 2 => {
                 Ok(Reply::Granted { fence })
             }
-            _ => {
-                self.undo(name, token, Round::new(self.members.len())).await;
+            // What was taken stays for whoever asks again: a ticket is good once.
+            Ok(Reply::Granted { .. }) => {
                 Err(Error::unanswered("servers took too long to take the name over; try again"))
+            }
+            Err(error) => Err(error.half_way()),
+            Ok(_) => {
+                self.undo(name, token, Round::new(self.members.len())).await;
+                Err(Error::unanswered("another took the name over at the same time; try again"))
             }
         }
     }
@@ -76,10 +76,9 @@ impl Group {
     /// Leaves what was taken in vain. Whoever asks again does so with the same token, and a server that has not answered by then is lost to it.
     async fn undo(self: &Arc<Self>, name: &Name, token: Token, round: Round) {
         round.rest(&self.clock);
-        let mut leaving = self.ask_all(name, &Op::Leave { token });
+        let leaving = self.ask_but_lost(name, &token, &Op::Leave { token: token.clone() });
         let limit = self.clock.now() + LONGEST_SILENCE;
-        leaving.until(&self.clock, limit, |round| self.are_silent(round)).await;
-        leaving.rest(&self.clock);
+        self.until_left(leaving, limit).await.rest(&self.clock);
     }
 
     /// Looks at every server; a majority must answer.
@@ -94,7 +93,7 @@ impl Group {
             true => Ok(round),
             false => {
                 self.saw_silence(&round);
-                Err(self.too_few_answers(round))
+                Err(self.too_few_answers(&round))
             }
         }
     }
@@ -107,11 +106,11 @@ impl Group {
         fence: u64,
     ) -> Result<Reply, Error> {
         let seen = self.look(name).await?;
+        let is_meant = self.held_by(&seen, &token).is_some_and(|held| held.fence <= fence);
         let mut round = Round::new(self.members.len());
-        for (server, reply) in seen.replies() {
+        for (server, reply) in seen.replies().filter(|_| is_meant) {
             if let Reply::Seen { holding: Some(holding), .. } = reply
                 && holding.token == token
-                && self.held_by(&seen, &token).is_some_and(|held| held.fence <= fence)
             {
                 let op = Op::Break { token: token.clone(), fence: holding.fence };
                 round.ask(server, self.ask(server, name, op));
@@ -124,7 +123,7 @@ impl Group {
             (None, seen) => !round.is_pending(*server) && matches!(seen, Some(Ok(_))),
         };
         let gone = (0..self.members.len()).filter(is_gone).count();
-        let done = Held::count(&round, |_| true).done;
+        let done = Held::count(&round, &vec![true; self.members.len()]).done;
         if round.answers.iter().any(Option::is_some) || round.pending().next().is_some() {
             // Its holder would renew it, and be healed.
             if self.members.len() - gone >= self.majority() {
@@ -196,32 +195,30 @@ impl Group {
 
     /// The names that any server knows; a majority must answer.
     pub(super) async fn list(self: &Arc<Self>, prefix: &str) -> Result<Vec<Name>, Error> {
+        let lists = self.of_all(2 * LONGEST_ANSWER, |server| server.list(prefix)).await?;
         let mut names = NameMap::default();
-        let mut answers = Vec::new();
-        let lists: Vec<_> = self.members.iter().map(|member| member.backend.list(prefix)).collect();
-        let limit = self.clock.now() + 2 * LONGEST_ANSWER;
-        for list in lists {
-            let silence = || Err(Error::unanswered("no answer"));
-            let answer = self.clock.until(limit, list).await.unwrap_or_else(silence);
-            answers.push(answer.map(|list| names.extend(list.into_iter().map(|name| (name, ())))));
-        }
-        match answers.iter().filter(|answer| answer.is_ok()).count() >= self.majority() {
-            true => Ok(names.into_keys().collect()),
-            false => Err(self.too_few(&answers)),
-        }
+        names.extend(lists.into_iter().flatten().map(|name| (name, ())));
+        Ok(names.into_keys().collect())
     }
 
     pub(super) async fn forget(self: &Arc<Self>, name: &Name) -> Result<(), Error> {
-        let forgetting: Vec<_> = self.members.iter().map(|member| member.backend.forget(name)).collect();
-        let limit = self.clock.now() + LONGEST_ANSWER;
-        let mut answers = Vec::new();
-        for pending in forgetting {
-            let silence = || Err(Error::unanswered("no answer"));
-            answers.push(self.clock.until(limit, pending).await.unwrap_or_else(silence));
-        }
+        self.of_all(LONGEST_ANSWER, |server| server.forget(name)).await.map(drop)
+    }
+
+    /// What all servers say that answer in time; a majority must.
+    async fn of_all<T: Send + Unpin>(
+        &self,
+        longest: Duration,
+        ask: impl Fn(&dyn Backend) -> Pending<T>,
+    ) -> Result<Vec<T>, Error> {
+        let limit = self.clock.now() + longest;
+        let asked = self.members.iter().map(|member| self.clock.until(limit, ask(&*member.backend)));
+        let silence = || Err(Error::unanswered("no answer"));
+        let answers = together::all(asked.collect()).await.into_iter();
+        let answers: Vec<_> = answers.map(|answer| answer.unwrap_or_else(silence)).collect();
         match answers.iter().filter(|answer| answer.is_ok()).count() >= self.majority() {
-            true => Ok(()),
-            false => Err(self.too_few(&answers)),
+            true => Ok(answers.into_iter().flatten().collect()),
+            false => Err(self.too_few("answered", &answers)),
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Group;
 use super::requests::LONGEST_SILENCE;
 use super::round::Round;
-use super::tally::{Held, other_holder};
+use super::tally::{self, Held, other_holder};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::name::Name;
@@ -21,13 +21,13 @@ pub(super) const LONGEST_ANSWER: Duration = Duration::from_secs(1);
 
 impl Group {
     /// Whether the answers say what becomes of a lease: a majority did it, or so many did not that none can.
-    fn is_settled(&self, round: &Round, counts: impl Fn(usize) -> bool) -> bool {
-        let held = Held::count(round, counts);
+    fn is_settled(&self, round: &Round, votes: &[bool]) -> bool {
+        let held = Held::count(round, votes);
         held.done >= self.majority() || self.is_not_held(&held)
     }
 
     /// Even if all others held it, they would be no majority.
-    fn is_not_held(&self, held: &Held) -> bool {
+    pub(super) fn is_not_held(&self, held: &Held) -> bool {
         self.members.len() - held.not_held < self.majority()
     }
 
@@ -38,12 +38,11 @@ impl Group {
         let (token, ttl) = (token.clone(), *ttl);
         self.saw_ttl(ttl);
         self.bids.touch(&token);
-        let lost = self.bids.lost(&token);
-        let counts = |server: usize| !lost.has(server);
+        let votes = self.votes_to_hold(&token);
         let mut round = self.ask_all(name, &op);
         let limit = self.clock.now() + (ttl / 4).clamp(Duration::from_millis(5), 2 * LONGEST_ANSWER);
-        round.until(&self.clock, limit, |round| self.is_settled(round, counts)).await;
-        let held = Held::count(&round, counts);
+        round.until(&self.clock, limit, |round| self.is_settled(round, &votes)).await;
+        let held = Held::count(&round, &votes);
         if held.done >= self.majority() {
             let (group, name) = (Arc::clone(self), name.clone());
             round.rest_and(&self.clock, move |server, answer| {
@@ -59,7 +58,12 @@ impl Group {
             return Ok(reply);
         }
         self.saw_silence(&round);
-        Err(self.too_few_answers(round))
+        Err(self.too_few_holders(&round, &votes))
+    }
+
+    /// A server that is young counts for a lease that it has.
+    fn votes_to_hold(&self, token: &Token) -> Vec<bool> {
+        self.votes(token, &vec![None; self.members.len()])
     }
 
     fn not_held(&self, round: &Round) -> Reply {
@@ -82,66 +86,58 @@ impl Group {
         healing.rest(&self.clock);
     }
 
-    /// Writes the fence of a grant to servers that have a lower one; whether as many as are needed took it.
+    /// Sees to it that a majority has the highest fence of some grants, and returns it; `None` when that takes too long.
     pub(super) async fn write_back(
         self: &Arc<Self>,
         name: &Name,
         token: &Token,
-        fence: u64,
-        servers: impl Iterator<Item = usize>,
-        needed: usize,
+        grants: &[(usize, u64)],
         limit: Moment,
-    ) -> bool {
+    ) -> Option<u64> {
+        let highest = grants.iter().map(|(_, fence)| *fence).max()?;
+        let (ahead, behind): (Vec<_>, Vec<_>) = grants.iter().partition(|(_, fence)| *fence == highest);
+        let needed = self.majority().saturating_sub(ahead.len());
+        if needed == 0 {
+            return Some(highest);
+        }
         let mut round = Round::new(self.members.len());
-        for server in servers {
-            let op = Op::Raise { token: token.clone(), fence };
+        for (server, _) in behind {
+            let op = Op::Raise { token: token.clone(), fence: highest };
             round.ask(server, self.ask(server, name, op));
         }
         let took = |round: &Round| {
-            let has_it = |reply: &Reply| matches!(reply, Reply::Granted { fence: start } if *start >= fence);
+            let has_it = |reply: &Reply| matches!(reply, Reply::Granted { fence } if *fence >= highest);
             round.replies().filter(|(_, reply)| has_it(reply)).count()
         };
         round.until(&self.clock, limit, |round| took(round) >= needed).await;
         let is_enough = took(&round) >= needed;
         round.rest(&self.clock);
-        is_enough
+        is_enough.then_some(highest)
     }
 
     /// Another store reserved a higher fence for the lease.
     pub(super) async fn raise(self: &Arc<Self>, name: &Name, op: Op) -> Result<Reply, Error> {
         let Op::Raise { token, .. } = &op else { unreachable!("only for a raise") };
-        let token = token.clone();
-        let lost = self.bids.lost(&token);
-        let counts = |server: usize| !lost.has(server);
+        let votes = self.votes_to_hold(token);
         let mut round = self.ask_all(name, &op);
         let limit = self.clock.now() + LONGEST_ANSWER;
-        round.until(&self.clock, limit, |round| self.is_settled(round, counts)).await;
-        let held = Held::count(&round, counts);
+        round.until(&self.clock, limit, |round| self.is_settled(round, &votes)).await;
+        let held = Held::count(&round, &votes);
         if held.done < self.majority() {
             return match self.is_not_held(&held) {
                 true => Ok(self.not_held(&round)),
-                false => Err(self.too_few_answers(round)),
+                false => Err(self.too_few_holders(&round, &votes)),
             };
         }
-        // Some may have started higher already: all of a majority must have the highest.
-        let starts: Vec<_> = round
-            .replies()
-            .filter_map(|(server, reply)| match reply {
-                Reply::Granted { fence } if counts(server) => Some((server, *fence)),
-                _ => None,
-            })
-            .collect();
-        let highest = starts.iter().map(|(_, fence)| *fence).max().unwrap_or(0);
-        let has_it = starts.iter().filter(|(_, fence)| *fence == highest).count();
-        let behind = starts.into_iter().filter(|(_, fence)| *fence < highest).map(|(server, _)| server);
-        let limit = self.clock.now() + LONGEST_ANSWER;
+        // Some may have started higher already.
+        let starts: Vec<_> = tally::granted(&round, &votes).collect();
         round.rest(&self.clock);
-        let needed = self.majority().saturating_sub(has_it);
-        if needed > 0 && !self.write_back(name, &token, highest, behind, needed, limit).await {
+        let limit = self.clock.now() + LONGEST_ANSWER;
+        let Some(fence) = self.write_back(name, token, &starts, limit).await else {
             return Err(Error::unanswered("fewer than a majority of the servers took the fence; try again"));
-        }
-        self.bids.change(&token, |standing| standing.fence = Some(highest));
-        Ok(Reply::Granted { fence: highest })
+        };
+        self.bids.change(token, |standing| standing.fence = Some(fence));
+        Ok(Reply::Granted { fence })
     }
 
     pub(super) async fn release(self: &Arc<Self>, name: &Name, op: Op) -> Result<Reply, Error> {
@@ -149,11 +145,12 @@ impl Group {
         self.end(name, token, &op);
         let mut round = self.ask_all(name, &op);
         let limit = self.clock.now() + LONGEST_ANSWER;
-        round.until(&self.clock, limit, |round| self.is_settled(round, |_| true)).await;
-        let held = Held::count(&round, |_| true);
+        let all = vec![true; self.members.len()];
+        round.until(&self.clock, limit, |round| self.is_settled(round, &all)).await;
+        let held = Held::count(&round, &all);
         if held.done + held.not_held < self.majority() {
             self.saw_silence(&round);
-            return Err(self.too_few_answers(round));
+            return Err(self.too_few_answers(&round));
         }
         let is_anothers = other_holder(&round).is_some_and(|(_, count)| count >= self.majority());
         let was_held = held.done >= self.majority() || held.done > 0 && !is_anothers;
@@ -166,16 +163,11 @@ impl Group {
         let (Op::Leave { token } | Op::Death { token }) = &op else {
             unreachable!("only for what leaves");
         };
+        let round = self.ask_all(name, &op);
         self.end(name, token, &Op::Leave { token: token.clone() });
-        let mut round = self.ask_all(name, &op);
-        let limit = self.clock.now() + LONGEST_ANSWER;
-        // A place that nobody wants is seen, and kept, at any server: all that are known to answer are waited for.
-        round.until(&self.clock, limit, |round| self.are_silent(round)).await;
-        if self.clock.now() >= limit {
-            self.saw_silence(&round);
-        }
+        let round = self.until_left(round, self.clock.now() + LONGEST_SILENCE).await;
         if round.replies().count() < self.majority() {
-            return Err(self.too_few_answers(round));
+            return Err(self.too_few_answers(&round));
         }
         round.rest(&self.clock);
         Ok(Reply::Done)

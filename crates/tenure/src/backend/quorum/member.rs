@@ -165,9 +165,16 @@ async fn pay_one(member: &Member, clock: &Clock) -> Paid {
     };
     let limit = clock.now() + LONGEST_ATTEMPT;
     let answer = clock.until(limit, member.backend.execute(&debt.name, debt.op.clone())).await;
-    if let Some(Ok(_)) = answer {
-        return Paid::One;
+    match answer {
+        Some(Ok(_)) => {
+            member.is_silent.store(false, Ordering::Relaxed);
+            Paid::One
+        }
+        // It would be refused again, and keep all others waiting.
+        Some(Err(error)) if !error.is_transient() => Paid::One,
+        _ => {
+            member.debts.lock().owed.push_front(debt);
+            Paid::Nothing
+        }
     }
-    member.debts.lock().owed.push_front(debt);
-    Paid::Nothing
 }

@@ -172,7 +172,7 @@ impl Group {
         let away = outages.iter().flatten().count();
         (self.members.len() - away < self.majority()).then(|| {
             let answers: Vec<_> = outages.into_iter().map(|outage| outage.map_or(Ok(()), Err)).collect();
-            self.too_few(&answers)
+            self.too_few("answered", &answers)
         })
     }
 

@@ -113,12 +113,20 @@ impl Group {
     pub(super) fn end(&self, name: &Name, token: &Token, undo: &Op) {
         let now = self.clock.now();
         for (server, until) in self.bids.end(token) {
-            let due = until + SLACK;
-            if due > now {
-                let until = due + self.longest_ttl().max(WORTH_PAYING);
-                self.members[server].owe(Debt { name: name.clone(), op: undo.clone(), due, until });
+            if until + SLACK > now {
+                self.owe(server, name, undo.clone(), until + SLACK);
             }
         }
+    }
+
+    /// Asks every server the same but those that are lost to the token: there nothing may be taken, and what is to be left is owed.
+    pub(super) fn ask_but_lost(self: &Arc<Self>, name: &Name, token: &Token, op: &Op) -> Round {
+        let lost = self.bids.lost(token);
+        let mut round = Round::new(self.members.len());
+        for server in (0..self.members.len()).filter(|server| !lost.has(*server)) {
+            round.ask(server, self.ask(server, name, op.clone()));
+        }
+        round
     }
 
     /// Asks every server the same.
@@ -128,6 +136,15 @@ impl Group {
             round.ask(server, self.ask(server, name, op.clone()));
         }
         round
+    }
+
+    /// Waits for the answers to a leave. A place that nobody wants is seen, and kept, at any server: so for all that are known to answer.
+    pub(super) async fn until_left(&self, mut leaving: Round, limit: Moment) -> Round {
+        leaving.until(&self.clock, limit, |round| self.are_silent(round)).await;
+        if self.clock.now() >= limit {
+            self.saw_silence(&leaving);
+        }
+        leaving
     }
 
     /// Whether nobody is left who is known to answer.
@@ -151,8 +168,20 @@ impl Group {
         (ttl / 8).min(left / 3).clamp(Duration::from_millis(2), LONGEST_SILENCE)
     }
 
-    /// How far ahead of the servers' clocks a fence is asked for: the time that a request takes to reach them all, and a little.
-    pub(super) fn head_start(&self) -> u64 {
+    /// The servers that count for this token.
+    pub(super) fn votes(&self, token: &Token, youths: &[Option<Duration>]) -> Vec<bool> {
+        let lost = self.bids.lost(token);
+        youths.iter().enumerate().map(|(server, youth)| youth.is_none() && !lost.has(server)).collect()
+    }
+
+    /// The floor with which all servers mostly grant the same fence: a little ahead of the latest of their clocks.
+    pub(super) fn floor_ahead(&self, name: &Name, floor: u64) -> u64 {
+        let times = self.members.iter().filter_map(|member| member.backend.server_now(name));
+        floor.max(times.max().unwrap_or(0) + self.head_start())
+    }
+
+    /// The time that a request takes to reach all servers, and a little.
+    fn head_start(&self) -> u64 {
         const SHORTEST: u64 = 5_000;
         const LONGEST: u64 = 50_000;
         (2 * self.pace.load(Ordering::Relaxed)).clamp(SHORTEST, LONGEST)

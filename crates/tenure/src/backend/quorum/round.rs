@@ -54,7 +54,7 @@ impl Round {
         answers.filter_map(|(server, answer)| Some((server, answer.as_ref()?.as_ref().ok()?)))
     }
 
-    /// Takes what was asked first, last: the first server in the URL's order hears last.
+    /// From the last server in the URL's order to the first, which hears last.
     fn poll(&mut self, cx: &mut Context<'_>) {
         for (server, asking) in self.asking.iter_mut().enumerate().rev() {
             if let Some(pending) = asking

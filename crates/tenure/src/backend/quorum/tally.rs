@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Group;
 use super::round::Round;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::owner::Token;
 use crate::record::{Holding, Reply};
 
@@ -78,12 +78,12 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Of the servers that count.
-    pub(super) fn count(round: &Round, counts: impl Fn(usize) -> bool) -> Self {
+    /// By the servers that count; that it is not held, any may say.
+    pub(super) fn count(round: &Round, votes: &[bool]) -> Self {
         let mut held = Held { done: 0, not_held: 0 };
         for (server, reply) in round.replies() {
             match reply {
-                Reply::Done | Reply::Granted { .. } if counts(server) => held.done += 1,
+                Reply::Done | Reply::Granted { .. } if votes[server] => held.done += 1,
                 Reply::NotHeld { .. } => held.not_held += 1,
                 _ => {}
             }
@@ -101,9 +101,21 @@ pub(super) fn other_holder(round: &Round) -> Option<(Token, usize)> {
     most_common(holders).map(|(token, count)| (token.clone(), count))
 }
 
+/// What it means that there is no answer. A server that is lost to the token was not asked.
+fn silence(round: &Round, server: usize) -> Error {
+    match round.is_pending(server) {
+        true => Error::unanswered("no answer"),
+        false => undoing(),
+    }
+}
+
+fn undoing() -> Error {
+    Error::not_yet("still has to undo an earlier request")
+}
+
 impl Group {
     /// The error that says, of each server, what happened.
-    pub(super) fn too_few<T>(&self, answers: &[Result<T, Error>]) -> Error {
+    pub(super) fn too_few<T>(&self, what: &str, answers: &[Result<T, Error>]) -> Error {
         let lines: Vec<_> = answers
             .iter()
             .map(|answer| match answer {
@@ -111,11 +123,19 @@ impl Group {
                 Err(error) => error.to_string(),
             })
             .collect();
-        let count = answers.iter().filter(|answer| answer.is_ok()).count();
-        let text = self.too_few_text(count, "answered", &lines);
-        // A configuration that is wrong on one server stays wrong.
-        match answers.iter().filter_map(|answer| answer.as_ref().err()).any(Error::may_have_run) {
-            true => Error::unanswered(text),
+        let errors: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+        let count = answers.len() - errors.len();
+        let text = self.too_few_text(count, what, &lines);
+        if errors.iter().any(|error| error.may_have_run()) {
+            return Error::unanswered(text);
+        }
+        if count + errors.iter().filter(|error| error.is_worth_asking_again()).count() >= self.majority() {
+            return Error::not_yet(text);
+        }
+        // A server that is away comes back; what all refuse stays refused.
+        let kind = errors.first().map_or(ErrorKind::Unavailable, |error| error.kind());
+        match errors.iter().all(|error| error.kind() == kind) {
+            true => Error::new(kind, text),
             false => Error::unavailable(text),
         }
     }
@@ -123,42 +143,37 @@ impl Group {
     /// The same of a round that was to grant something.
     pub(super) fn too_few_to_grant(&self, round: &Round, youths: &[Option<Duration>]) -> Error {
         let horizon = self.longest_ttl();
-        let mut count = 0;
-        let mut may_have_run = false;
-        let lines: Vec<_> = round
-            .answers
-            .iter()
-            .zip(youths)
-            .map(|(answer, youth)| match (answer, youth) {
-                (Some(Err(error)), _) => {
-                    may_have_run |= error.may_have_run();
-                    error.to_string()
-                }
-                (_, Some(age)) => format!(
-                    "started {} ago and may have forgotten leases (it counts again in {})",
-                    seconds(*age),
-                    seconds(horizon.saturating_sub(*age) + Duration::from_secs(1))
-                ),
-                (Some(Ok(Reply::TooLate)), _) => "reached too late".to_owned(),
-                (Some(Ok(_)), _) => {
-                    count += 1;
-                    "ok".to_owned()
-                }
-                (None, _) => {
-                    may_have_run = true;
-                    "no answer".to_owned()
-                }
-            })
-            .collect();
-        let text = self.too_few_text(count, "can be counted on", &lines);
-        if may_have_run { Error::unanswered(text) } else { Error::unavailable(text) }
+        let answer = |server: usize| match (&round.answers[server], youths[server]) {
+            (Some(Err(error)), _) => Err(error.clone()),
+            (_, Some(age)) => Err(Error::unavailable(format!(
+                "started {} ago and may have forgotten leases (it counts again in {})",
+                seconds(age),
+                seconds(horizon.saturating_sub(age) + Duration::from_secs(1))
+            ))),
+            (Some(Ok(Reply::TooLate)), _) => Err(Error::unavailable("reached too late")),
+            (Some(Ok(_)), _) => Ok(()),
+            (None, _) => Err(silence(round, server)),
+        };
+        self.too_few("can be counted on", &(0..youths.len()).map(answer).collect::<Vec<_>>())
+    }
+
+    /// The same of a round about a lease that should be held, on the servers that count.
+    pub(super) fn too_few_holders(&self, round: &Round, votes: &[bool]) -> Error {
+        let answer = |server: usize| match &round.answers[server] {
+            Some(Err(error)) => Err(error.clone()),
+            Some(Ok(Reply::NotHeld { .. })) => Err(Error::unavailable("does not hold it")),
+            Some(Ok(_)) if !votes[server] => Err(undoing()),
+            Some(Ok(_)) => Ok(()),
+            None => Err(silence(round, server)),
+        };
+        self.too_few("hold it", &(0..votes.len()).map(answer).collect::<Vec<_>>())
     }
 
     /// The same of any other round.
-    pub(super) fn too_few_answers(&self, round: Round) -> Error {
-        let no_answer = || Err(Error::unanswered("no answer"));
-        let answers: Vec<_> = round.answers.iter().map(|it| it.clone().unwrap_or_else(no_answer)).collect();
-        self.too_few(&answers)
+    pub(super) fn too_few_answers(&self, round: &Round) -> Error {
+        let answer =
+            |server: usize| round.answers[server].clone().unwrap_or_else(|| Err(silence(round, server)));
+        self.too_few("answered", &(0..round.answers.len()).map(answer).collect::<Vec<_>>())
     }
 
     fn too_few_text(&self, count: usize, what: &str, lines: &[String]) -> String {

@@ -3,8 +3,11 @@
 //! Time is a manual clock's, and so are the servers' clocks, which are moved with it. All else is the real thing: domains, the keeper, queues.
 
 mod attacks;
+mod errors;
+mod liveness;
 mod properties;
 mod rules;
+mod tokens;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -18,7 +21,7 @@ use crate::backend::{Answer, Backend, Capability, Pending, Run, Sink};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::domain::Domain;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::lease::Terms;
 use crate::manual_clock::ManualClock;
 use crate::name::Name;
@@ -40,6 +43,8 @@ struct Server {
     is_paused: AtomicBool,
     /// Its run, and how old that is in ms, where it says so.
     run: Mutex<Option<(u64, u64)>>,
+    /// Requests for this name are refused for good.
+    refused: Mutex<Option<Name>>,
     executed: AtomicU64,
 }
 
@@ -71,6 +76,7 @@ impl World {
                 is_down: AtomicBool::new(false),
                 is_paused: AtomicBool::new(false),
                 run: Mutex::new(None),
+                refused: Mutex::new(None),
                 executed: AtomicU64::new(0),
             })
         };
@@ -244,6 +250,9 @@ impl Backend for Line {
         if let Some(error) = self.outage() {
             return Pending::now(Err(error));
         }
+        if self.server.refused.lock().as_ref() == Some(name) {
+            return Pending::now(Err(Error::new(ErrorKind::Denied, "no permission; grant it")));
+        }
         let Weather { lost_requests, lost_replies, late_requests, late_replies } = self.weather;
         if self.is_unlucky(lost_requests) {
             return Pending::Later(Box::pin(std::future::pending()));
@@ -276,7 +285,15 @@ impl Backend for Line {
     }
 
     fn list(&self, prefix: &str) -> Pending<Vec<Name>> {
-        self.memory.list(prefix)
+        let (clock, server, lag) = (self.clock.clone(), Arc::clone(&self.server), self.way.lag);
+        let (memory, prefix) = (Arc::clone(&self.memory), prefix.to_owned());
+        Pending::Later(Box::pin(async move {
+            clock.sleep_until(clock.now() + lag).await;
+            while server.is_paused.load(Ordering::SeqCst) {
+                clock.sleep_until(clock.now() + MS).await;
+            }
+            memory.list(&prefix).await
+        }))
     }
 
     fn outage(&self) -> Option<Error> {

@@ -151,12 +151,12 @@ impl Client {
         del.arg("DEL").arg(fence).arg(Keys::broken(lock).to_string());
         match line.connection.send_packed_command(&used).await {
             Ok(Value::Int(0)) => {}
-            Ok(Value::ServerError(refusal)) => return Err(Failure::Refused(refusal)),
+            Ok(Value::ServerError(refusal)) => return Err(refused_on(&line, refusal)),
             Ok(_) => return Ok(()),
             Err(error) => return Err(fault::of_command(&error).into()),
         }
         match line.connection.send_packed_command(&del).await {
-            Ok(Value::ServerError(refusal)) => Err(Failure::Refused(refusal)),
+            Ok(Value::ServerError(refusal)) => Err(refused_on(&line, refusal)),
             Ok(_) => Ok(()),
             Err(error) => Err(fault::of_command(&error).into()),
         }
@@ -165,6 +165,13 @@ impl Client {
     /// Calls a script, which the server may not know any more.
     pub(super) async fn execute(&self, call: &Call) -> Result<Answer, Failure> {
         let mut line = self.link.line().await?;
+        if let Some(acknowledgement) = &self.ear.acknowledgement
+            && call.ttl().is_some()
+            && !call.is_renewal()
+        {
+            // Before it ends anyone's lease.
+            acknowledgement.needed()?;
+        }
         if call.is_renewal() || call.is_asking {
             // Boxed: these are few, and every future would have room for one.
             let answers = Box::pin(self.pipeline(&mut line, std::slice::from_ref(call))).await?;
@@ -175,7 +182,7 @@ impl Client {
         if value.as_ref().is_ok_and(is_unknown) {
             value = line.connection.send_packed_command(&call.whole(has_flags)).await;
         }
-        let answer = self.answered(value.map_err(|error| fault::of_command(&error))?)?;
+        let answer = self.answered(&line, value.map_err(|error| fault::of_command(&error))?)?;
         if let Some(acknowledgement) = &self.ear.acknowledgement
             && call.leases(&answer.reply)
         {
@@ -201,7 +208,7 @@ impl Client {
             true => send(line, calls, |call| call.whole(has_flags), is_tracked).await?,
             false => values,
         };
-        let mut answers: Vec<_> = values.into_iter().map(|value| self.answered(value)).collect();
+        let mut answers: Vec<_> = values.into_iter().map(|value| self.answered(line, value)).collect();
         if let Some(acknowledgement) = &self.ear.acknowledgement {
             let leases = |call: &Call, answer: &Result<Answer, Failure>| {
                 answer.as_ref().is_ok_and(|answer| call.leases(&answer.reply))
@@ -224,19 +231,15 @@ impl Client {
             Failure::Refused(refusal) => refusal,
             Failure::Error(error) => return error,
         };
-        if refusal.code() == "READONLY" {
-            // It is not the master any more; who is, the next connection will tell.
-            self.link.drop_connection();
-            if self.link.connector.has_successors() {
-                return self.link.connector.demoted();
-            }
+        if refusal.code() == "READONLY" && self.link.connector.has_successors() {
+            return self.link.connector.demoted();
         }
         fault::refused(&refusal)
     }
 
-    fn answered(&self, value: Value) -> Result<Answer, Failure> {
+    pub(super) fn answered(&self, line: &Line, value: Value) -> Result<Answer, Failure> {
         if let Value::ServerError(refusal) = value {
-            return Err(Failure::Refused(refusal));
+            return Err(refused_on(line, refusal));
         }
         let (answer, unpublished) = script::answer(value)?;
         answer.server.into_iter().for_each(|server| self.ear.saw_time(server));
@@ -248,6 +251,14 @@ impl Client {
         }
         Ok(answer)
     }
+}
+
+/// A refusal that came by this connection. One that is read-only is not the master any more; who is, the next connection will tell.
+fn refused_on(line: &Line, refusal: ServerError) -> Failure {
+    if refusal.code() == "READONLY" {
+        line.leave();
+    }
+    Failure::Refused(refusal)
 }
 
 fn is_unknown(answer: &Value) -> bool {

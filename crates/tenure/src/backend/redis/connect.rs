@@ -12,10 +12,11 @@ use tokio::sync::Notify;
 
 use super::access::{Access, connection_config};
 use super::sentinel::{self, Hear, Sentinels};
-use super::server::{Server, string};
+use super::server::{self, Server, string};
 use super::{fault, watcher};
 use crate::error::Error;
 use crate::lease::MAX_TTL;
+use crate::sync::Mutex;
 use crate::url::{HostPort, RedisUrl, Topology};
 
 /// How long a request, or a connection, may take where the URL does not say.
@@ -28,6 +29,8 @@ pub(super) struct Connector {
     user: Option<String>,
     has_password: bool,
     pub(super) timeout: Duration,
+    /// The run of the server that the commands go to, where it is known.
+    run: Mutex<Option<Arc<str>>>,
 }
 
 enum Way {
@@ -79,7 +82,7 @@ impl Connector {
     fn by(way: Way, url: &RedisUrl, timeout: Duration) -> Self {
         let user = url.credentials().and_then(|credentials| credentials.user.clone());
         let has_password = url.credentials().is_some();
-        Connector { way, db: url.db(), user, has_password, timeout }
+        Connector { way, db: url.db(), user, has_password, timeout, run: Mutex::default() }
     }
 
     /// Connects the commands, and hands what the server says unasked to `hear`, which must not block.
@@ -99,28 +102,48 @@ impl Connector {
         }
     }
 
-    /// The same to the server that the commands go to.
+    /// The same to the server that the commands go to. A name may lead to several, and one that was a master may be none any more: it must
+    /// say itself that it is one, and be the same run, as far as it may be asked.
     pub(super) async fn join(
         &self,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, Error> {
-        match &self.way {
+        let mut connection = match &self.way {
             Way::Direct { client, address } | Way::Node { client, address } => {
-                self.connect_to(client, address, hear).await
+                self.connect_to(client, address, hear).await?
             }
             Way::Sentinel(sentinels) => {
                 let (client, server) = sentinels.standing().await?;
-                self.connect_watched(sentinels, &client, server, hear).await
+                self.connect_watched(sentinels, &client, server, hear).await?
             }
+        };
+        let mut questions = redis::pipe();
+        questions.cmd("HELLO");
+        questions.cmd("INFO").arg("server");
+        let answers = connection.send_packed_commands(&questions, 0, 2);
+        let answers = tokio::time::timeout(self.timeout, answers).await.map_err(|_| self.silent())?;
+        let answers = answers.map_err(|error| fault::of_connecting(&error, &self.address()))?;
+        let [hello, info] = &answers[..] else { return Err(fault::unexpected(&Value::Array(answers))) };
+        if server::is_replica(hello) {
+            return Err(self.demoted());
+        }
+        let run = string(info).and_then(|info| server::field(info, "run_id"));
+        match (self.run.lock().as_deref(), run) {
+            (Some(known), Some(run)) if known != run => Err(Error::not_yet(format!(
+                "another server than before answers at {}; try again",
+                self.address()
+            ))),
+            _ => Ok(connection),
         }
     }
 
-    /// Counts the servers that the commands went to.
-    pub(super) fn number(&self) -> u64 {
-        match &self.way {
+    /// Which server the commands go to: another one where this changes.
+    pub(super) fn run(&self) -> (u64, Option<Arc<str>>) {
+        let number = match &self.way {
             Way::Direct { .. } | Way::Node { .. } => 0,
             Way::Sentinel(sentinels) => sentinels.number(),
-        }
+        };
+        (number, self.run.lock().clone())
     }
 
     async fn connect_watched(
@@ -204,8 +227,12 @@ impl Connector {
         let mut server = Server::new(hello, info, time, refusal);
         if server.is_sentinel {
             let address = self.address();
+            let place = match self.addr() {
+                Some(ConnectionAddr::Unix(_)) => "HOST:PORT",
+                _ => &address,
+            };
             return Err(Error::invalid(format!(
-                "what answers at {address} is a sentinel; write redis+sentinel://{address}/SERVICE"
+                "what answers at {address} is a sentinel; write redis+sentinel://{place}/SERVICE"
             )));
         }
         if server.is_node && !matches!(self.way, Way::Node { .. }) {
@@ -215,10 +242,11 @@ impl Connector {
         if server.appends && server.uptime.is_some_and(|uptime| uptime < MAX_TTL) {
             server.keeps_all = self.asks_for_every_change(connection).await;
         }
-        match server.is_replica {
-            true => Err(self.demoted()),
-            false => Ok(server),
+        if server.is_replica {
+            return Err(self.demoted());
         }
+        self.run.lock().clone_from(&server.run_id);
+        Ok(server)
     }
 
     /// Whether the append-only file has every change before it is answered; no, where the server does not say.

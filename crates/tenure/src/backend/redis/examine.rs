@@ -42,10 +42,12 @@ pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> 
         format!("server at {} answered all questions in {}", connector.address(), shown(start.elapsed()));
     let mut findings = vec![Finding::fit("store", store)];
     let needed = client.ear.acknowledgement.as_ref().map(Acknowledgement::needed);
-    let rehearsal = Rehearsal::play(&client, facts.replicas().max(needed.unwrap_or(0))).await;
+    let known = needed.as_ref().and_then(|needed| needed.as_ref().ok().copied());
+    let rehearsal = Rehearsal::play(&client, facts.replicas().max(known.unwrap_or(0))).await;
     let acknowledged = rehearsal.acknowledged;
     let replicas = match needed {
-        Some(needed) if rehearsal.rehearsed.lease.is_ok() => {
+        Some(Err(error)) => Some(replicas::uncounted(&error)),
+        Some(Ok(needed)) if rehearsal.rehearsed.lease.is_ok() => {
             Some(replicas::demanded(&facts, needed, acknowledged, connector, &remedies))
         }
         _ => replicas::undemanded(&facts, acknowledged, &remedies),

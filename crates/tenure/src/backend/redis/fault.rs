@@ -46,8 +46,10 @@ pub(super) fn refused(error: &ServerError) -> Error {
         _ if said.contains("non local key") => Error::unanswered(format!(
             "redis broke a script off, because its slot is being moved ({said}); try again"
         )),
-        // What a script may not do has no code of its own before Redis 7.2.
-        _ if said.contains("The user executing the script") => not_permitted(&said),
+        // What a script may not do has no code of its own before Redis 7.2, and none in Valkey.
+        _ if said.contains("The user executing the script") || said.contains("ACL failure in script") => {
+            not_permitted(&said)
+        }
         _ if said.contains("unknown command") => Error::unsupported(format!(
             "this server can't run what tenure needs ({said}); use Redis 6.2 or later"
         )),

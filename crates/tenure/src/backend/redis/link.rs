@@ -34,6 +34,13 @@ pub(super) struct Line {
     bell: Arc<Notify>,
 }
 
+impl Line {
+    /// Its server is not, or no longer, the one to use. A connection that has taken its place is another one's.
+    pub(super) fn leave(&self) {
+        self.bell.notify_one();
+    }
+}
+
 #[derive(Clone)]
 enum State {
     Up(Line),
@@ -166,13 +173,6 @@ impl Link {
         is_ours
     }
 
-    /// Drops the connection: the server is not, or no longer, the one to use, or nobody uses it any more.
-    pub(super) fn drop_connection(&self) {
-        if let State::Up(line) = &*self.state.borrow() {
-            line.bell.notify_one();
-        }
-    }
-
     fn supervise(self: &Arc<Self>, line: Option<Line>) {
         let supervisor = Supervisor { link: Arc::downgrade(self), has_ended: false };
         match Handle::try_current() {
@@ -184,7 +184,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.drop_connection();
+        self.standing().into_iter().for_each(|line| line.leave());
     }
 }
 

@@ -21,7 +21,7 @@ use super::script::Call;
 use super::server::{field, string};
 use super::witness::Witness;
 use crate::backend::{Grant, Sink};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::name::Name;
 use crate::shortage::Shortage;
 use crate::sync::Mutex;
@@ -49,13 +49,27 @@ impl Acknowledgement {
         }
     }
 
-    /// All of none would be a promise that nobody keeps: one at least.
-    pub(super) fn needed(&self) -> u64 {
-        let known = || self.connector.sentinels().map_or(0, |sentinels| sentinels.replicas());
-        match self.wanted {
-            Replicas::AtLeast(number) => u64::from(number.get()),
-            Replicas::All => self.seen.load(Ordering::Acquire).max(known()).max(1),
+    /// All of none would be a promise that nobody keeps: one at least. All of an unknown number is refused: the master counts those that are
+    /// connected, and one that is not may be promoted.
+    pub(super) fn needed(&self) -> Result<u64, Error> {
+        if let Replicas::AtLeast(number) = self.wanted {
+            return Ok(u64::from(number.get()));
         }
+        let known = match self.connector.sentinels() {
+            Some(sentinels) => match sentinels.replicas() {
+                Some(known) => known,
+                None => return Err(self.uncounted()),
+            },
+            None => 0,
+        };
+        Ok(self.seen.load(Ordering::Acquire).max(known).max(1))
+    }
+
+    fn uncounted(&self) -> Error {
+        self.count_again();
+        let fix = "allow the user of the sentinels `+sentinel|master`, or write a number: replicas=2";
+        let message = format!("no sentinel says how many replicas there are, as `replicas=all` needs; {fix}");
+        Error::new(ErrorKind::Denied, message)
     }
 
     /// Returns when enough replicas have what the call has written, which was answered on this connection; an error says that it is not
@@ -65,7 +79,7 @@ impl Acknowledgement {
         let patience = call.ttl().map_or(Duration::MAX, |ttl| ttl / 10).min(self.connector.timeout / 4);
         let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX).max(1);
         loop {
-            let asked = self.needed();
+            let asked = self.needed().map_err(Error::half_way)?;
             let mut waiting = redis::pipe();
             call.ask(&mut waiting);
             waiting.add_command(call.keep_fence());
@@ -98,18 +112,18 @@ impl Acknowledgement {
         asking: usize,
         patience: Duration,
     ) -> Result<(), Error> {
-        let answers = answers.map_err(|error| fault::of_command(&error))?;
+        // The script was executed, whatever comes after it; also where the fence is on its way to another node.
+        let answers = answers.map_err(|error| fault::of_command(&error).half_way())?;
         let is_refusal = |answer: &&Value| matches!(answer, Value::ServerError(_));
         if let Some(Value::ServerError(refusal)) = answers.iter().find(is_refusal) {
             let error = fault::refused(refusal);
-            // The script was executed, whatever comes after it; also where the fence is on its way to another node.
             let passes = error.is_transient() || ["MOVED", "ASK"].contains(&refusal.code());
-            return Err(if passes { Error::unanswered(error.to_string()) } else { error });
+            return Err(if passes { Error::unanswered(error.to_string()) } else { error.half_way() });
         }
         let answers = answers.get(asking..).unwrap_or_default();
         let replicas = answers.get(2).and_then(string).and_then(connected);
         replicas.into_iter().for_each(|replicas| self.saw(replicas));
-        let needed = self.needed();
+        let needed = self.needed().map_err(Error::half_way)?;
         match answers {
             [Value::Int(1), Value::Int(acknowledged), ..] if acknowledged.cast_unsigned() >= needed => Ok(()),
             [Value::Int(1), Value::Int(acknowledged), ..] => {

@@ -46,6 +46,8 @@ pub(super) struct Sentinels {
     /// The connections to servers.
     connections: Mutex<Vec<(HostPort, Weak<Hear>)>>,
     pub(super) is_watched: AtomicBool,
+    /// It was said that failovers are not heard.
+    is_unheard: AtomicBool,
 }
 
 /// What one of them answered; nothing, if it was not waited for.
@@ -71,6 +73,7 @@ impl Sentinels {
             is_counting: AtomicBool::new(false),
             connections: Mutex::default(),
             is_watched: AtomicBool::new(false),
+            is_unheard: AtomicBool::new(false),
         })
     }
 
@@ -117,11 +120,11 @@ impl Sentinels {
         self.connections.lock().iter().any(|(_, one)| one.ptr_eq(&Arc::downgrade(hear)))
     }
 
-    /// One of them names a master: connections to another end, unless that is an older one.
-    pub(super) fn heard(&self, sentinel: &Sentinel, named: &Named) {
+    /// One of them names a master: connections to another end. False when it is an older one, which does not count.
+    pub(super) fn heard(&self, sentinel: &Sentinel, named: &Named) -> bool {
         sentinel.counts(named.replicas);
         if named.epoch < self.newest.fetch_max(named.epoch, Ordering::AcqRel) {
-            return;
+            return false;
         }
         let ended: Vec<_> = {
             let mut connections = self.connections.lock();
@@ -134,6 +137,30 @@ impl Sentinels {
         for hear in ended.into_iter().filter_map(|(_, hear)| hear.upgrade()) {
             tracing::debug!(target: "tenure", master = shown(&named.master), "sentinel names another master");
             hear(PushInfo { kind: PushKind::Disconnection, data: Vec::new() });
+        }
+        true
+    }
+
+    /// Asks all of them, and hears the newest.
+    pub(super) async fn ask_and_hear(&self) {
+        let answers = self.ask_each(|_| false).await;
+        let each = self.sentinels.iter().zip(&answers);
+        let named = each.filter_map(|(one, answer)| Some((one, answer.as_ref()?.as_ref().ok()?)));
+        let newest = named
+            .inspect(|(one, named)| one.counts(named.replicas))
+            .reduce(|best, one| if one.1.epoch > best.1.epoch { one } else { best });
+        if let Some((one, named)) = newest {
+            self.heard(one, named);
+        }
+    }
+
+    /// One of them does not let us hear of failovers, which is said once.
+    pub(super) fn unheard(&self, address: &str, error: &redis::RedisError) {
+        if !self.is_unheard.swap(true, Ordering::AcqRel) {
+            tracing::warn!(
+                target: "tenure", sentinel = address, %error,
+                "sentinel does not let us listen, and may be asked late for a new master; allow its user `+subscribe` and `&+switch-master`"
+            );
         }
     }
 
@@ -171,9 +198,9 @@ impl Sentinels {
         together::until(asked.collect(), are_enough).await
     }
 
-    /// How many replicas they know of, also those that are down: the most that one of them said.
-    pub(super) fn replicas(&self) -> u64 {
-        self.sentinels.iter().map(Sentinel::counted).max().unwrap_or(0)
+    /// How many replicas they know of, also those that are down: the most that one of them said; nothing, if none of them says it.
+    pub(super) fn replicas(&self) -> Option<u64> {
+        self.sentinels.iter().filter_map(Sentinel::counted).max()
     }
 
     /// Asks all of them anew how many replicas there are: an operator may have made them forget one. One that does not answer is left out
@@ -184,9 +211,9 @@ impl Sentinels {
         }
         let _counting = Counting(&self.is_counting);
         let answers = self.ask_each(|_| false).await;
-        let counts = || answers.iter().map(|answer| Some(answer.as_ref()?.as_ref().ok()?.replicas));
+        let counts = || answers.iter().map(|answer| answer.as_ref()?.as_ref().ok()?.replicas);
         if counts().flatten().count() > self.sentinels.len() / 2 {
-            self.sentinels.iter().zip(counts()).for_each(|(one, count)| one.counts(count.unwrap_or(0)));
+            self.sentinels.iter().zip(counts()).for_each(|(one, count)| one.counts(count));
         }
     }
 }
@@ -201,5 +228,5 @@ impl Drop for Counting<'_> {
 }
 
 pub(super) fn shown(host: &HostPort) -> String {
-    format!("{}:{}", host.host, host.port)
+    host.to_string()
 }

@@ -49,6 +49,7 @@ impl Server {
     ) -> Self {
         let tracking_refused = tracking_refused.map(ServerError::to_string);
         let mut server = Server { tracking_refused, time: micros(time), ..Server::default() };
+        server.is_replica = is_replica(hello);
         let mut text = String::new();
         if let Value::Map(fields) = hello {
             for (field, value) in fields {
@@ -57,7 +58,6 @@ impl Server {
                         server.version = parse_version(version);
                         text = version.to_owned();
                     }
-                    (Some("role"), Some(role)) => server.is_replica = role != "master",
                     (Some("mode"), Some(mode)) => {
                         (server.is_sentinel, server.is_node) = (mode == "sentinel", mode == "cluster");
                     }
@@ -123,6 +123,13 @@ impl Server {
         }
         warnings
     }
+}
+
+/// Whether it says in `HELLO` that it is one.
+pub(super) fn is_replica(hello: &Value) -> bool {
+    let Value::Map(fields) = hello else { return false };
+    let role = fields.iter().find(|(field, _)| string(field) == Some("role"));
+    role.and_then(|(_, role)| string(role)).is_some_and(|role| role != "master")
 }
 
 /// A field of what `INFO` said.

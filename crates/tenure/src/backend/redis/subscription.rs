@@ -166,7 +166,7 @@ impl Listening {
                 break;
             }
             let (connector, bell) = (Arc::clone(&subscription.connector), Arc::new(Notify::new()));
-            let number = connector.number();
+            let run = connector.run();
             let connection = match subscribe(&subscription, &bell).await {
                 Ok(connection) => connection,
                 Err(error) if error.kind() == ErrorKind::Denied => {
@@ -182,7 +182,7 @@ impl Listening {
             };
             subscription.begin(Arc::clone(&bell));
             // The commands went to another server before there was a bell to ring.
-            if connector.number() != number {
+            if connector.run() != run {
                 bell.notify_one();
             }
             drop(subscription);

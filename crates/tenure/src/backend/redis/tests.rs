@@ -3,6 +3,7 @@
 mod agreement;
 mod compare;
 mod drafts;
+mod late;
 mod layout;
 mod mirror;
 mod parts;

@@ -1,22 +1,25 @@
 //! Hears of a failover: one connection, to one Sentinel at a time, subscribed to `+switch-master`.
 //!
 //! What is heard is a reason to ask that Sentinel, on the same connection, so that what counts is its configuration and not what anyone
-//! published. It is also asked when the subscription begins, because a failover may have come before it, and from time to time. When it
-//! breaks, the next Sentinel is tried. One watcher serves all connections of a connector, and ends with it.
+//! published. It is also asked when the subscription begins, because a failover may have come before it. From time to time all of them are
+//! asked: the one that is listened to may be cut off from the others together with an old master, and then hears of nothing. When it
+//! breaks, or turns out to be behind, the next Sentinel is tried. One watcher serves all connections of a connector, and ends with it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use redis::PushKind;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use super::fault;
 use super::link::{Pace, watch_over};
 use super::sentinel::{Sentinels, named};
 
 const CHANNEL: &str = "+switch-master";
-/// How often a Sentinel is asked although it said nothing.
+/// How often all Sentinels are asked although the one that is listened to said nothing.
 const BACKSTOP: Duration = Duration::from_secs(5);
 
 /// Starts a watcher, unless there is one.
@@ -36,17 +39,41 @@ struct Watcher(Weak<Sentinels>);
 impl Watcher {
     async fn run(self) {
         let mut pace = Pace::new();
-        let mut next = 0;
+        // How many in a row were of no use.
+        let (mut next, mut in_vain) = (0, 0);
         while let Some(sentinels) = self.0.upgrade() {
+            let many = sentinels.sentinels.len();
             pace.begin();
-            listen(sentinels, next).await;
+            let ended = listen(sentinels, next % many).await;
             next += 1;
-            match self.0.upgrade().is_some_and(|sentinels| next % sentinels.sentinels.len() == 0) {
-                true => pace.rest().await,
-                false => pace.rest_if_short().await,
+            match ended {
+                Ended::Broken => {
+                    in_vain = 0;
+                    pace.rest_if_short().await;
+                    continue;
+                }
+                Ended::Unreached => {}
+                Ended::InVain => in_vain += 1,
             }
+            if in_vain < many {
+                pace.rest().await;
+                continue;
+            }
+            in_vain = 0;
+            tokio::time::sleep(BACKSTOP).await;
+            let Some(sentinels) = self.0.upgrade() else { break };
+            sentinels.ask_and_hear().await;
         }
     }
+}
+
+/// Why one is not listened to any more.
+enum Ended {
+    /// It was, until it was silent, or until nobody wanted to know any more.
+    Broken,
+    Unreached,
+    /// It does not let us listen, or others know more.
+    InVain,
 }
 
 impl Drop for Watcher {
@@ -58,9 +85,8 @@ impl Drop for Watcher {
     }
 }
 
-/// Listens to one of them until it is silent, or nobody wants to know any more.
-async fn listen(sentinels: Arc<Sentinels>, which: usize) {
-    let which = which % sentinels.sentinels.len();
+/// Listens to one of them.
+async fn listen(sentinels: Arc<Sentinels>, which: usize) -> Ended {
     let sentinel = &sentinels.sentinels[which];
     let (bell, patience) = (Arc::new(Notify::new()), sentinels.patience);
     let (rung, news) = (Arc::clone(&bell), Arc::new(Notify::new()));
@@ -70,10 +96,14 @@ async fn listen(sentinels: Arc<Sentinels>, which: usize) {
         PushKind::Message => told.notify_one(),
         _ => {}
     };
-    let Ok(mut connection) = sentinel.connect(patience, hear).await else { return };
-    let subscribed = tokio::time::timeout(patience, connection.subscribe(CHANNEL)).await;
-    if !matches!(subscribed, Ok(Ok(()))) {
-        return;
+    let Ok(mut connection) = sentinel.connect(patience, hear).await else { return Ended::Unreached };
+    match tokio::time::timeout(patience, connection.subscribe(CHANNEL)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) if fault::server_error(&error).is_some() => {
+            sentinels.unheard(&sentinel.address, &error);
+            return Ended::InVain;
+        }
+        _ => return Ended::Unreached,
     }
     let (service, listened) = (sentinels.service.clone(), Arc::downgrade(&sentinels));
     drop(sentinels);
@@ -81,19 +111,32 @@ async fn listen(sentinels: Arc<Sentinels>, which: usize) {
     let mut watch = std::pin::pin!(watch_over(connection.clone(), &bell, patience, is_wanted));
     loop {
         let Ok(Ok(named)) = tokio::time::timeout(patience, named(&mut connection, &service)).await else {
-            return;
+            return Ended::Broken;
         };
         match listened.upgrade() {
-            Some(sentinels) => sentinels.heard(&sentinels.sentinels[which], &named),
-            None => return,
+            Some(sentinels) if !sentinels.heard(&sentinels.sentinels[which], &named) => return Ended::InVain,
+            Some(_) => {}
+            None => return Ended::Broken,
         }
-        let mut news = std::pin::pin!(tokio::time::timeout(BACKSTOP, news.notified()));
-        let has_ended = std::future::poll_fn(|cx| match watch.as_mut().poll(cx) {
-            std::task::Poll::Ready(_) => std::task::Poll::Ready(true),
-            std::task::Poll::Pending => news.as_mut().poll(cx).map(|_| false),
+        let mut backstop = std::pin::pin!(async {
+            tokio::time::sleep(BACKSTOP).await;
+            // One alone is asked by what comes next.
+            if let Some(sentinels) = listened.upgrade().filter(|sentinels| sentinels.sentinels.len() > 1) {
+                sentinels.ask_and_hear().await;
+            }
+        });
+        let mut news = std::pin::pin!(news.notified());
+        let has_ended = std::future::poll_fn(|cx| {
+            if watch.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(true);
+            }
+            match news.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(false),
+                Poll::Pending => backstop.as_mut().poll(cx).map(|()| false),
+            }
         });
         if has_ended.await {
-            return;
+            return Ended::Broken;
         }
     }
 }

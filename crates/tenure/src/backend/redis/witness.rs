@@ -97,6 +97,8 @@ impl Witness {
         connector: &Connector,
         patience: Duration,
     ) -> Option<&'w Wire> {
+        // It could never be known to lead to the same run.
+        self.server.run_id.as_ref()?;
         if wire.as_ref().is_none_or(|wire| wire.is_broken.load(Ordering::Acquire)) {
             *wire = tokio::time::timeout(patience, self.connect(connector)).await.ok().flatten();
         }

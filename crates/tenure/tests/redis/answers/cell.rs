@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tenure::Domain;
+use tenure_testkit::patience::{PATIENCE, until};
 use tenure_testkit::redis::{Fault, Proxy, RedisServer};
 use tokio::sync::Semaphore;
 
 use super::operation::{ALL, Cell, Operation, in_the_end};
-use crate::hygiene::traces::{PATIENCE, until, until_clean};
+use crate::hygiene::traces::until_clean;
 
 /// How the clients of a table are, and what they may do about a fault.
 #[derive(Clone, Copy)]

@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use tenure::{Attempt, Domain, Error, ErrorKind, Guard, Release};
+use tenure_testkit::patience::PATIENCE;
 use tenure_testkit::redis::{Proxy, Step};
-
-use crate::hygiene::traces::PATIENCE;
 
 /// What a client does when the fault meets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tenure::Domain;
 use tenure_testkit::dice::Dice;
+use tenure_testkit::patience::until;
 use tenure_testkit::redis::{Proxy, RedisServer, Step};
 use tokio::runtime::Handle;
 
-use super::traces::{all_keys, until, until_clean};
+use super::traces::{all_keys, until_clean};
 use crate::answers::operation::Operation;
 
 const DAY: i64 = 86_400_000;

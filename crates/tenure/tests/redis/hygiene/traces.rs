@@ -1,22 +1,9 @@
 //! What can be seen of clients from outside: their keys and their connections. Here, and not in the library, because what a client
 //! believes that it has left behind is not what it has left behind.
 
-use std::time::{Duration, Instant};
-
 use tenure::Guard;
+use tenure_testkit::patience::until;
 use tenure_testkit::redis::RedisServer;
-
-/// More than a busy machine takes for what takes milliseconds.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Waits until it is so.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let give_up = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < give_up, "waited {PATIENCE:?} in vain until {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
 
 /// The keys of locks that are held or waited for, under the usual prefix, in order.
 pub(crate) fn keys(server: &RedisServer) -> Vec<String> {

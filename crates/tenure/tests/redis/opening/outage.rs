@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use tenure::{Domain, Error, ErrorKind};
+use tenure_testkit::patience::{PATIENCE, until};
 use tenure_testkit::redis::RedisServer;
 
-use crate::hygiene::traces::{PATIENCE, until, until_clean};
+use crate::hygiene::traces::until_clean;
 
 /// More than a busy machine takes for what takes milliseconds, and less than the timeout that is not to be waited for.
 const AT_ONCE: Duration = Duration::from_secs(10);

@@ -6,10 +6,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tenure::Domain;
+use tenure_testkit::patience::until;
 use tenure_testkit::redis::{Fault, Proxy, RedisServer, Step, named};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::hygiene::traces::{until, until_clean, until_renewed};
+use crate::hygiene::traces::{until_clean, until_renewed};
 
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")

@@ -1,66 +1,17 @@
 //! What a server is not fit for is said once, in the log, and whenever somebody asks (R0.8).
 
-use std::fmt::{self, Write as _};
-use std::sync::{Arc, Mutex};
-
 use tenure::Domain;
+use tenure_testkit::patience::until_async;
 use tenure_testkit::redis::RedisServer;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
-
-/// Keeps the warnings of this thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    fn lines(&self) -> Vec<String> {
-        self.0.lock().expect("no panic").clone()
-    }
-}
-
-#[derive(Default)]
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        write!(self.0, "{field}={value:?} ").expect("a string takes it");
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "tenure" && *metadata.level() <= Level::WARN
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line::default();
-        event.record(&mut line);
-        self.0.lock().expect("no panic").push(line.0);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
+use tenure_testkit::warnings::Warnings;
 
 /// What `health` warns of, and what was logged while the domain was opened.
 async fn warned(server: &RedisServer) -> (Vec<String>, Vec<String>) {
-    let log = Log::default();
-    let default = tracing::subscriber::set_default(log.clone());
+    let log = Warnings::listen();
     let domain = Domain::open(server.url()).await.expect("it runs");
     let health = domain.health().await.expect("it answers");
     domain.health().await.expect("it answers");
-    drop(default);
-    (health.warnings, log.lines())
+    (health.warnings, log.said())
 }
 
 // R0.8
@@ -88,9 +39,6 @@ async fn a_policy_that_was_put_right_is_seen_after_a_restart() {
     assert_eq!(domain.health().await.expect("it answers").warnings.len(), 1);
     server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    let give_up = std::time::Instant::now() + crate::hygiene::traces::PATIENCE;
-    while !domain.health().await.is_ok_and(|health| health.warnings.is_empty()) {
-        assert!(std::time::Instant::now() < give_up, "the warning stays");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    let is_fit = async || domain.health().await.is_ok_and(|health| health.warnings.is_empty());
+    until_async("the warning is gone", is_fit).await;
 }

@@ -5,10 +5,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tenure::{Domain, ErrorKind};
+use tenure_testkit::patience::until;
 use tenure_testkit::redis::{Client, RedisServer};
 
 use super::endurance::{Refusal, acquire, is_cut_short};
-use crate::hygiene::traces::until;
 
 const NOT_NOW: Refusal =
     Refusal { kind: ErrorKind::Unavailable, says: &[], is_asked_again: true, spares_holders: false };

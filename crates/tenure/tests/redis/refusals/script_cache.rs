@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tenure::{Domain, Release};
+use tenure_testkit::patience::until;
 use tenure_testkit::redis::RedisServer;
 
 use super::endurance::acquire;
-use crate::hygiene::traces::{until, until_clean};
+use crate::hygiene::traces::until_clean;
 
 // Every operation finds an empty cache.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

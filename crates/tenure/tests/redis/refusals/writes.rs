@@ -1,10 +1,11 @@
 //! A server that is there, and refuses whatever changes something: READONLY, OOM, MISCONF, NOREPLICAS.
 
 use tenure::{Domain, ErrorKind};
+use tenure_testkit::patience::until;
 use tenure_testkit::redis::RedisServer;
 
 use super::endurance::{Refusal, acquire};
-use crate::hygiene::traces::{keys, until, until_clean};
+use crate::hygiene::traces::{keys, until_clean};
 
 const UNAVAILABLE: Refusal =
     Refusal { kind: ErrorKind::Unavailable, says: &[], is_asked_again: false, spares_holders: false };

@@ -1,6 +1,9 @@
 //! Sentinels that name different servers, or by other names.
 
+use std::time::{Duration, Instant};
+
 use tenure::Domain;
+use tenure_testkit::patience::{PATIENCE, until};
 use tenure_testkit::redis::{RedisServer, Trio};
 
 fn monitor(sentinel: &RedisServer, service: &str, host: &str, port: u16) {
@@ -44,7 +47,7 @@ async fn the_newest_is_believed() {
 // R0.6: a Sentinel may name servers by their hosts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hosts_have_names() {
-    let trio = Trio::builder().down_after(std::time::Duration::from_secs(60)).start();
+    let trio = Trio::builder().down_after(Duration::from_secs(60)).start();
     let (one, master) = (&trio.sentinels()[0], trio.master());
     for setting in ["resolve-hostnames", "announce-hostnames"] {
         assert_eq!(one.command(&["SENTINEL", "CONFIG", "SET", setting, "yes"]).text(), "OK");
@@ -55,4 +58,66 @@ async fn hosts_have_names() {
     let domain = Domain::open(url(&[one], "named")).await.expect("a master");
     let held = domain.lock("orders/42").acquire().await.expect("a master");
     assert_eq!(master.command(&["GET", "tenure:orders/42"]).text(), held.token());
+}
+
+/// Has another server of the trio made the master, by a Sentinel that is not astray; which one.
+fn fail_over(trio: &Trio) -> &RedisServer {
+    let old = trio.master().port();
+    assert_eq!(trio.sentinels()[1].command(&["SENTINEL", "FAILOVER", trio.service()]).text(), "OK");
+    trio.wait_for_successor(old);
+    trio.master()
+}
+
+/// Takes names until this server is asked for one.
+async fn until_used(domain: &Domain, server: &RedisServer, mut check: impl FnMut()) {
+    let begin = Instant::now();
+    loop {
+        let taken = domain.lock("orders/42").acquire().await;
+        check();
+        match taken {
+            Ok(_) if server.command(&["EXISTS", "tenure:orders/42"]).int() == 1 => return,
+            Ok(guard) => drop(guard.release().await),
+            Err(error) => assert!(error.is_transient(), "{error}"),
+        }
+        assert!(begin.elapsed() < PATIENCE, "nobody told of the failover");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+// R0.5: one that is known to be behind hears of no failover, and is not listened to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sentinel_that_is_behind_is_left() {
+    // Of the same service, but known to nobody here.
+    let (trio, others) = (Trio::start(), Trio::start());
+    let ([first, second, _], [astray, ..]) = (trio.sentinels(), others.sentinels());
+    let before = trio.master();
+    let old = fail_over(&trio);
+    trio.make_follow(before);
+    trio.wait_until_complete();
+    let domain = Domain::open(url(&[astray, second, first], trio.service())).await.expect("a master");
+    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    let listeners = |sentinel: &RedisServer| sentinel.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).text();
+    until("another is listened to", || listeners(astray).is_empty() && !listeners(second).is_empty()).await;
+    let new = fail_over(&trio);
+    let begin = Instant::now();
+    until_used(&domain, new, || {
+        // It is demoted in the end, which everyone notices.
+        let role = old.command(&["ROLE"]).items()[0].text();
+        assert_eq!(role, "master", "not heard of within {:?}", begin.elapsed());
+    })
+    .await;
+    assert_eq!(others.master().command(&["DBSIZE"]).int(), 0, "nobody is led astray");
+}
+
+// R0.5: one that is cut off together with a master goes on naming it. Whoever reaches the others too asks them from time to time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_listens_to_a_sentinel_that_is_cut_off_asks_the_others() {
+    let (trio, others) = (Trio::start(), Trio::start());
+    let ([_, second, _], [astray, ..]) = (trio.sentinels(), others.sentinels());
+    let cut_off = others.master();
+    let domain = Domain::open(url(&[astray, second], trio.service())).await.expect("a master");
+    let held = domain.lock("orders/42").acquire().await.expect("a master");
+    assert_eq!(cut_off.command(&["GET", "tenure:orders/42"]).text(), held.token());
+    held.release().await.expect("a master");
+    until_used(&domain, fail_over(&trio), || ()).await;
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tenure::{Domain, Error};
-use tenure_testkit::redis::RedisServer;
+use tenure_testkit::patience::until;
+use tenure_testkit::redis::{Proxy, RedisServer};
 
-use crate::hygiene::traces::{until, until_clean};
+use crate::hygiene::traces::until_clean;
 
 fn replica_of(master: &RedisServer) -> RedisServer {
     let at = format!("127.0.0.1 {}", master.port());
@@ -72,7 +73,8 @@ async fn without_info_they_are_waited_for_among_the_commands() {
     until_online(&master, 1).await;
     let bob = ["ACL", "SETUSER", "bob", "reset", "on", ">secret", "allkeys", "allchannels", "+@all", "-info"];
     assert_eq!(master.command(&bob).text(), "OK");
-    let url = format!("redis://bob:secret@127.0.0.1:{}?ttl=10m&timeout=1s&replicas=1", master.port());
+    let proxy = Proxy::new(&master);
+    let url = format!("redis://bob:secret@127.0.0.1:{}?ttl=10m&timeout=1s&replicas=1", proxy.port());
     let domain = Domain::open(url).await.expect("a server");
     let tasks: Vec<_> = (0..8)
         .map(|task| {
@@ -83,6 +85,7 @@ async fn without_info_they_are_waited_for_among_the_commands() {
     for task in tasks {
         task.await.expect("no panic").expect("it is there");
     }
+    assert_eq!(proxy.accepted(), 1, "and none was made in vain");
     replica.stop();
     assert_short(take(&domain).await, 0, 1);
     replica.cont();

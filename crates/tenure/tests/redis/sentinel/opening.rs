@@ -1,9 +1,8 @@
 //! From a URL with Sentinels to a master, and what is wrong on the way.
 
 use tenure::{Domain, Error, ErrorKind};
+use tenure_testkit::patience::PATIENCE;
 use tenure_testkit::redis::{RedisServer, Trio};
-
-use crate::hygiene::traces::PATIENCE;
 
 async fn refused(url: &str, kind: ErrorKind, parts: &[&str]) -> Error {
     let error = Domain::open(url).await.expect_err("it can't be opened");
@@ -39,6 +38,21 @@ async fn says_what_each_sentinel_said() {
     let one = &trio.sentinels()[0];
     let instead = format!("write redis+sentinel://127.0.0.1:{}/SERVICE", one.port());
     refused(&one.url(), ErrorKind::Invalid, &["is a sentinel", &instead]).await;
+    refused(&one.unix_url(), ErrorKind::Invalid, &["is a sentinel", "redis+sentinel://HOST:PORT/SERVICE"])
+        .await;
+    let listener = tokio::net::TcpListener::bind("[::1]:0").await.expect("a port");
+    let (six, port) = (listener.local_addr().expect("a port"), one.port());
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut server = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    let instead = format!("redis+sentinel://{six}/SERVICE");
+    refused(&format!("redis://{six}"), ErrorKind::Invalid, &["is a sentinel", &instead]).await;
+    assert!(instead.parse::<tenure::DomainUrl>().is_ok(), "{instead}");
 
     let dead = &trio.sentinels()[0];
     dead.kill();

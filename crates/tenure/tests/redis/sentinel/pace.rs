@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use tenure::Domain;
+use tenure_testkit::patience::{PATIENCE, until};
 use tenure_testkit::redis::{RedisServer, Trio};
-
-use crate::hygiene::traces::{PATIENCE, until};
+use tenure_testkit::soak;
 
 const TASKS: usize = 64;
 
@@ -46,8 +46,7 @@ async fn grants(domain: &Domain, length: Duration) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_names_wait_for_replicas_together() {
     let trio = Trio::builder().down_after(Duration::from_secs(60)).start();
-    let length =
-        Duration::from_secs(std::env::var("TENURE_SOAK_SECONDS").map_or(1, |s| s.parse().expect("s")));
+    let length = soak::length(1);
     for replicas in ["", "&replicas=1", "&replicas=all"] {
         let domain = Domain::open(format!("{}?ttl=10s{replicas}", trio.url())).await.expect("a master");
         let (before, begin) = (waits(&trio), Instant::now());

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use tenure::{Domain, ErrorKind, Guard};
+use tenure_testkit::patience::{PATIENCE, until};
 use tenure_testkit::redis::{RedisServer, Trio};
 
-use crate::hygiene::traces::{PATIENCE, until, until_clean, until_renewed};
+use crate::hygiene::traces::{until_clean, until_renewed};
 
 const TTL: Duration = Duration::from_secs(2);
 

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tenure::{Domain, Error};
+use tenure_testkit::patience::{PATIENCE, until};
 use tenure_testkit::redis::Trio;
 
 use super::pace::waits;
-use crate::hygiene::traces::{PATIENCE, keys, until, until_clean};
+use crate::hygiene::traces::{keys, until_clean};
 
 const NAME: &str = "orders/42";
 

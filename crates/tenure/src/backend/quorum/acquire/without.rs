@@ -120,9 +120,7 @@ impl Attempt<'_> {
             }
         }
         before.rest(&self.group.clock);
-        let limit = self.limit();
-        leaving.until(&self.group.clock, limit, |round| self.group.are_silent(round)).await;
-        leaving.rest(&self.group.clock);
+        self.group.until_left(leaving, self.limit()).await.rest(&self.group.clock);
     }
 
     pub(super) async fn end(&mut self) {

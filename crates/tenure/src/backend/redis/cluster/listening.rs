@@ -7,10 +7,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, PushInfo, PushKind, Value};
+use redis::{Pipeline, PushInfo, PushKind, Value};
 
 use super::super::fault;
 use super::super::link::Pace;
+use super::super::server::is_replica;
 use super::channels::{AT_ONCE, Bell, Channels};
 use crate::error::Error;
 
@@ -60,7 +61,8 @@ impl Listening {
         self.has_ended = true;
     }
 
-    /// Says what has changed, and asks for a sign of life where nothing has.
+    /// Says what has changed, and asks for a sign of life where nothing has: for the node's role, because one that was demoted keeps its
+    /// connections.
     async fn listen(&self, mut connection: MultiplexedConnection, bell: &Bell, timeout: Duration) -> Ended {
         let mut is_rung = true;
         loop {
@@ -80,7 +82,7 @@ impl Listening {
                 }
             }
             if commands.is_empty() && !is_rung {
-                commands.add_command(ping());
+                commands.cmd("HELLO");
             }
             if !commands.is_empty() {
                 let sent = connection.send_packed_commands(&commands, 0, commands.len());
@@ -88,6 +90,10 @@ impl Listening {
                     Ok(Ok(answers)) => answers,
                     _ => return Ended::Broken,
                 };
+                // The nodes of a shard pass messages on to each other, but whoever listens at a replica is not counted.
+                if answers.iter().any(is_replica) {
+                    return Ended::Broken;
+                }
                 let refusals = answers.iter().filter_map(|answer| match answer {
                     Value::ServerError(refusal) => Some(refusal),
                     _ => None,
@@ -130,12 +136,6 @@ enum Ended {
     Refused(Error),
 }
 
-fn ping() -> Cmd {
-    let mut ping = Cmd::new();
-    ping.arg("PING");
-    ping
-}
-
 async fn connect(channels: &Arc<Channels>, bell: &Arc<Bell>) -> Result<MultiplexedConnection, Error> {
     let (told, rung) = (Arc::downgrade(channels), Arc::clone(bell));
     let hear = move |push: PushInfo| match push.kind {
@@ -143,4 +143,69 @@ async fn connect(channels: &Arc<Channels>, bell: &Arc<Bell>) -> Result<Multiplex
         _ => drop(told.upgrade().map(|channels| channels.heard(&push))),
     };
     channels.connector.join(hear).await
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use tenure_testkit::patience::until;
+    use tenure_testkit::redis::RedisServer;
+
+    use super::super::super::access::Access;
+    use super::super::super::client::Asker;
+    use super::super::super::connect::Connector;
+    use super::super::super::keys::Keys;
+    use super::*;
+    use crate::backend::Sink;
+    use crate::clock::Clock;
+    use crate::name::Name;
+    use crate::owner::Session;
+    use crate::url::{DomainUrl, Target};
+
+    struct Nobody;
+
+    impl Sink for Nobody {
+        fn granted(&self, _: &Name, _: crate::backend::Grant) {}
+        fn doubt(&self, _: &Name) {}
+        fn doubt_all(&self) {}
+        fn unheard(&self) {}
+    }
+
+    fn channels_at(node: &RedisServer) -> Arc<Channels> {
+        let url: DomainUrl = node.url().replace("redis://", "redis+cluster://").parse().expect("a URL");
+        let Target::Redis(url) = url.target() else { unreachable!("a URL of Redis") };
+        let access = Access::new(url, None, 0).expect("no certificates");
+        let timeout = Some(Duration::from_millis(100));
+        let connector = Connector::of_node(url, &access, &url.hosts()[0], timeout).expect("a host");
+        let sink: Weak<dyn Sink> = Weak::<Nobody>::new();
+        let asker = Asker::new(Session::random(), Keys::new("tenure:"), Clock::System, sink, false);
+        Channels::new(Arc::new(connector), asker, Weak::new(), 1)
+    }
+
+    // I1: the node that grants does not count whoever listens at a replica.
+    #[tokio::test]
+    async fn a_node_that_is_demoted_is_left() {
+        let (node, other) = (RedisServer::start(), RedisServer::start());
+        let (channels, name) = (channels_at(&node), Name::new("orders/42").expect("a name"));
+        channels.want(&name);
+        until("it is heard", || channels.stands(&name)).await;
+        let follow = ["REPLICAOF", "127.0.0.1", &other.port().to_string()];
+        assert_eq!(node.command(&follow).text(), "OK");
+        until("it is left", || !channels.stands(&name)).await;
+        let attempts = || {
+            let stats = node.command(&["INFO", "stats"]).text();
+            let line = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+            line.expect("a counter").trim().parse::<u64>().expect("a number")
+        };
+        let before = attempts();
+        // Each question is a connection too.
+        let mut asked = 0;
+        until("it was tried again and again", || {
+            asked += 1;
+            assert!(!channels.stands(&name), "it comes back to a replica");
+            attempts() > before + asked + 3
+        })
+        .await;
+        assert_eq!(node.command(&["REPLICAOF", "NO", "ONE"]).text(), "OK");
+        until("it is heard", || channels.stands(&name)).await;
+    }
 }

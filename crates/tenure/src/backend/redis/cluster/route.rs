@@ -185,7 +185,6 @@ impl Router {
                 ))
             }
             "READONLY" => {
-                node.client.link.drop_connection();
                 self.look_again();
                 node.client.link.connector.demoted()
             }

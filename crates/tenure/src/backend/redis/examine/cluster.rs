@@ -64,7 +64,7 @@ async fn look(node: &Node, router: &Router) -> Result<Vec<Finding>, Error> {
     let connector = &node.client.link.connector;
     let user = facts.user.as_deref().or(connector.user());
     let remedies = Remedies::for_cluster(connector, &router.asker.keys, user);
-    let needed = node.client.ear.acknowledgement.as_ref().map(Acknowledgement::needed);
+    let needed = node.client.ear.acknowledgement.as_ref().map(Acknowledgement::needed).transpose()?;
     let beside = match needed {
         Some(needed) => Some(replicas::counted(&facts, needed, connector)),
         None => replicas::undemanded(&facts, None, &remedies),

@@ -3,6 +3,7 @@
 use super::super::connect::Connector;
 use super::facts::Facts;
 use super::remedy::Remedies;
+use crate::error::Error;
 use crate::finding::{FENCES_GROW, Finding};
 
 const CHECK: &str = "replicas";
@@ -21,6 +22,13 @@ pub(super) fn demanded(
         return Finding::unfit(CHECK, reason).remedy(remedies.permit_waiting());
     };
     judged(facts, needed, acknowledged, "knew of a lock within a second", connector)
+}
+
+/// All of them must acknowledge, and nobody says how many they are.
+pub(super) fn uncounted(error: &Error) -> Finding {
+    let said = error.to_string();
+    let (reason, remedy) = said.split_once("; ").unwrap_or((&said, ""));
+    Finding::unfit(CHECK, format!("{reason}: no lock can be taken")).remedy(remedy)
 }
 
 /// The same of a server on which no lock was played through: so many are connected.

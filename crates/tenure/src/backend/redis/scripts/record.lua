@@ -67,7 +67,11 @@ end
 local function publish(token, fence, term, polls)
   -- Not by %s: that ends a text at its first zero byte.
   local message = string.format('%.0f %.0f %d ', fence, now, term) .. token .. ' ' .. LOCK
+  -- Not to replicas: whoever listens there is not counted here, and would believe a grant that is not made. Guarded, because not
+  -- every server has it.
+  pcall(redis.set_repl, redis.REPL_NONE)
   local heard = redis.pcall(PUBLISH, CHANNELS .. string.sub(token, 34, 49), message)
+  pcall(redis.set_repl, redis.REPL_ALL)
   if type(heard) == 'table' then
     unpublished = heard.err
     return true

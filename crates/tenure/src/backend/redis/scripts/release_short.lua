@@ -25,7 +25,9 @@ if redis.call('GET', KEYS[1]) == ARGV[2] then
     local term = math.min(ttl, 1000)
     local message = string.format('%.0f %.0f %d ', fence, now, term) .. first .. ' ' .. KEYS[1]
     local verb = string.byte(ARGV[1]) == 123 and 'SPUBLISH' or 'PUBLISH'
+    pcall(redis.set_repl, redis.REPL_NONE)
     local heard = redis.pcall(verb, ARGV[1] .. string.sub(first, 34, 49), message)
+    pcall(redis.set_repl, redis.REPL_ALL)
     if type(heard) == 'number' and (heard > 0 or polls == '1') then
       redis.call('SET', KEYS[1], first, 'PX', term)
       redis.call('SET', KEYS[2], fence + 63, 'PX', '86400000')

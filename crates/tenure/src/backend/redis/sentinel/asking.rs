@@ -1,7 +1,6 @@
 //! One Sentinel, and what it says of a service.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -11,14 +10,15 @@ use super::super::access::connection_config;
 use super::super::fault;
 use super::super::server::string;
 use super::Silence;
+use crate::sync::Mutex;
 use crate::url::HostPort;
 
 /// One of them.
 pub(in super::super) struct Sentinel {
     pub(in super::super) address: String,
     client: Client,
-    /// How many replicas it knows of.
-    replicas: AtomicU64,
+    /// How many replicas it knows of, once it has said that.
+    replicas: Mutex<Option<u64>>,
 }
 
 /// Who is the master, as one of them has it.
@@ -27,8 +27,8 @@ pub(in super::super) struct Named {
     pub(in super::super) master: HostPort,
     /// Grows with every failover.
     pub(super) epoch: u64,
-    /// How many replicas it knows of, also those that are down.
-    pub(in super::super) replicas: u64,
+    /// How many replicas it knows of, also those that are down; nothing, if it does not say.
+    pub(in super::super) replicas: Option<u64>,
     /// How many must agree that the master is down, and how many it knows of, with itself.
     pub(in super::super) quorum: u64,
     pub(in super::super) sentinels: u64,
@@ -36,17 +36,17 @@ pub(in super::super) struct Named {
 
 impl Sentinel {
     pub(super) fn new(address: String, client: Client) -> Self {
-        Sentinel { address, client, replicas: AtomicU64::new(0) }
+        Sentinel { address, client, replicas: Mutex::default() }
     }
 
-    /// It knows of so many replicas.
-    pub(super) fn counts(&self, replicas: u64) {
-        self.replicas.store(replicas, Ordering::Release);
+    /// It knows of so many replicas, or does not say.
+    pub(super) fn counts(&self, replicas: Option<u64>) {
+        *self.replicas.lock() = replicas;
     }
 
-    /// How many it knew of when it last said that.
-    pub(super) fn counted(&self) -> u64 {
-        self.replicas.load(Ordering::Acquire)
+    /// How many it knew of when it was last asked.
+    pub(super) fn counted(&self) -> Option<u64> {
+        *self.replicas.lock()
     }
 
     pub(in super::super) async fn connect(
@@ -86,10 +86,10 @@ pub(in super::super) async fn named(
     let answers = answers.map_err(|error| Silence::of(&fault::of_command(&error), &error))?;
     let [address, details] = &answers[..] else { return Err(Silence::Strange) };
     let number = |wanted: &str| {
-        fields(details).find_map(|(name, value)| (name == wanted).then(|| value.parse().ok())?).unwrap_or(0)
+        fields(details).find_map(|(name, value)| (name == wanted).then(|| value.parse::<u64>().ok())?)
     };
-    let (epoch, replicas) = (number("config-epoch"), number("num-slaves"));
-    let (quorum, sentinels) = (number("quorum"), number("num-other-sentinels") + 1);
+    let (epoch, replicas) = (number("config-epoch").unwrap_or(0), number("num-slaves"));
+    let (quorum, others) = (number("quorum").unwrap_or(0), number("num-other-sentinels").unwrap_or(0));
     match address {
         Value::Nil => Err(Silence::Unknown(services(connection).await)),
         Value::ServerError(refusal) => Err(Silence::refused(&fault::refused(refusal), &refusal.to_string())),
@@ -98,7 +98,7 @@ pub(in super::super) async fn named(
                 let port = string(port).and_then(|port| port.parse().ok());
                 let (host, port) = string(host).zip(port).ok_or(Silence::Strange)?;
                 let master = HostPort { host: host.to_owned(), port };
-                Ok(Named { master, epoch, replicas, quorum, sentinels })
+                Ok(Named { master, epoch, replicas, quorum, sentinels: others + 1 })
             }
             _ => Err(Silence::Strange),
         },

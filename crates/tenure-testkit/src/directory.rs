@@ -1,4 +1,4 @@
-//! Where a server keeps its socket, its log and what it saves.
+//! Where a server keeps its socket, its log and what it saves, and processes what they share.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A new directory, gone when this is dropped. Directly below the directory for temporary files: the path of a socket has room for
 /// 107 bytes.
 #[derive(Debug)]
-pub(super) struct Directory(PathBuf);
+pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         loop {
-            let name =
-                format!("tenure-redis-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            let name = format!("tenure-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
             let path = std::env::temp_dir().join(name);
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Directory(path),
@@ -26,11 +25,11 @@ impl Directory {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    pub(super) fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }

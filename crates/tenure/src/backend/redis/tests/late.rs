@@ -1,0 +1,52 @@
+//! A refusal that comes when its connection has been replaced.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+use tenure_testkit::patience::until;
+use tenure_testkit::redis::RedisServer;
+
+use crate::backend::redis::client::{Asker, Client};
+use crate::backend::redis::connect::Connector;
+use crate::backend::redis::keys::Keys;
+use crate::backend::redis::replicas::Cautious;
+use crate::backend::{Answer, Sink};
+use crate::clock::Clock;
+use crate::owner::Session;
+use crate::url::{DomainUrl, Target};
+
+async fn client_of(server: &RedisServer) -> Client {
+    let url: DomainUrl = server.url().parse().expect("a URL");
+    let Target::Redis(url) = url.target() else { unreachable!("a URL of Redis") };
+    let connector = Arc::new(Connector::new(url, None).expect("a host"));
+    let sink: Weak<dyn Sink> = Weak::<Cautious>::new();
+    let asker = Asker::new(Session::random(), Keys::new("tenure:"), Clock::System, sink, false);
+    Client::open(connector, asker, None, true).await.map_err(|error| error.to_string()).expect("a server")
+}
+
+// R0.5: what an old master said late is not held against the new one.
+#[tokio::test]
+async fn a_late_refusal_ends_its_own_connection_alone() {
+    let (server, other) = (RedisServer::start(), RedisServer::start());
+    let client = client_of(&server).await;
+    let mut old = client.link.line().await.expect("a server");
+    assert_eq!(server.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]).text(), "OK");
+    let mut set = Cmd::new();
+    set.arg("SET").arg("a").arg("b");
+    let refusal = old.connection.send_packed_command(&set).await.expect("an answer");
+    assert!(matches!(&refusal, Value::ServerError(error) if error.code() == "READONLY"), "{refusal:?}");
+    assert_eq!(server.command(&["REPLICAOF", "NO", "ONE"]).text(), "OK");
+
+    let answered = |line, value: &Value| -> Result<Answer, String> {
+        client.answered(line, value.clone()).map_err(|failure| client.refused(failure).to_string())
+    };
+    answered(&old, &refusal).expect_err("a refusal");
+    until("it is replaced", || client.link.number() == 2 && client.link.standing().is_some()).await;
+    let new = client.link.line().await.expect("a server");
+    answered(&old, &refusal).expect_err("a refusal");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(client.link.number(), 2, "the new one stays");
+    answered(&new, &refusal).expect_err("a refusal");
+    until("it is replaced", || client.link.number() == 3).await;
+}
