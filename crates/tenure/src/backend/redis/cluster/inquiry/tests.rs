@@ -1,8 +1,9 @@
 //! Whom to believe: two real nodes that have all slots and do not know of each other, as the two sides of a network that was cut.
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tenure_testkit::patience::until;
 use tenure_testkit::redis::RedisServer;
 
 use super::super::super::client::Asker;
@@ -16,14 +17,6 @@ use crate::url::{DomainUrl, Target};
 
 /// Twice what a node is waited for that is stopped: it goes on within that.
 const TIMEOUT: Duration = Duration::from_secs(40);
-
-async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let give_up = Instant::now() + TIMEOUT;
-    while !is_so() {
-        assert!(Instant::now() < give_up, "waited in vain until {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
 
 /// A node that has all slots by the configuration of this epoch.
 async fn node(epoch: u64) -> RedisServer {
