@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure::Domain;
+use tenure::{Domain, ErrorKind};
 use tenure_testkit::patience::{PATIENCE, until};
 
 use crate::scene::{NAME, key, master, open, patient, slot, until_waiting};
@@ -127,4 +127,25 @@ async fn a_hand_over_is_one_message() {
     let (scripts, messages) = (calls("evalsha") - scripts, calls("spublish") - messages);
     println!("{handed_over} hand-overs, {scripts} scripts, {messages} messages");
     assert!(scripts <= 4 * handed_over, "two for each, and some beats");
+}
+
+// R0.5: the node that a slot is being moved to is away, and that is said, at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_is_moved_to_a_node_that_is_away_says_so() {
+    let cluster = patient();
+    let domain = open(&cluster).await;
+    let slot = slot(&cluster, NAME);
+    let (from, to) = (cluster.master_of(slot), cluster.another_than(slot));
+    cluster.open_slot(slot, to);
+    to.kill();
+    let error = domain.lock(NAME).acquire().await.expect_err("nobody can have it");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let address = format!("127.0.0.1:{}", to.port());
+    assert!(
+        error.to_string().contains(&address) && error.to_string().contains("can't be reached"),
+        "{error}"
+    );
+    // As soon as it is decided that the slot stays, it is there.
+    assert_eq!(from.command(&["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"]).text(), "OK");
+    domain.lock(NAME).acquire().await.expect("it stays").release().await.expect("a cluster");
 }

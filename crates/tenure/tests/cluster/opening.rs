@@ -47,16 +47,21 @@ async fn one_node_that_answers_is_enough() {
     let domain = Domain::open(&both).await.expect("one of three");
     domain.lock(NAME).run(async |_| ()).await.expect("a cluster");
 
-    // One server is not a cluster, nor the other way round: on the node that has the name there is nothing wrong.
-    let slot = slot(&cluster, NAME);
-    let other = Domain::open(cluster.another_than(slot).url()).await.expect("a server");
-    let error = other.lock(NAME).acquire().await.expect_err("it has other names");
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("write redis+cluster://"), "{error}");
-    let findings = other.examine().await.expect("a server");
-    let remedy =
-        findings.iter().find(|found| found.check == "cluster").and_then(|found| found.remedy.clone());
-    assert!(remedy.is_some_and(|remedy| remedy.contains("redis+cluster://127.0.0.1:")));
+    // One server is not a cluster, nor the other way round: whoever asked one node alone would miss what others publish.
+    let dir = std::env::temp_dir().join(format!("tenure-cluster-opening-{}", std::process::id()));
+    for node in [cluster.master_of(slot(&cluster, NAME)), cluster.replica_of(slot(&cluster, NAME))] {
+        let write = format!("write redis+cluster://127.0.0.1:{}", node.port());
+        refused(&node.url(), ErrorKind::Invalid, &["is a node of a cluster", &write]).await;
+        let layered = format!("{}?inner=file://{}&degrade=allow", node.url(), dir.display());
+        refused(&layered, ErrorKind::Invalid, &["is a node of a cluster", &write]).await;
+        let socket = format!("redis+unix://{}", node.socket_path().display());
+        refused(&socket, ErrorKind::Invalid, &["a node of a cluster", "write redis+cluster://HOST:PORT"])
+            .await;
+        let majority =
+            format!("redis+quorum://127.0.0.1:1,127.0.0.1:{},127.0.0.1:{}", plain.port(), node.port());
+        refused(&majority, ErrorKind::Invalid, &["is a node of a cluster", &write]).await;
+    }
+    drop(std::fs::remove_dir_all(dir));
 
     // An examination looks at all of it, and leaves nothing behind.
     let findings = domain.examine().await.expect("a cluster");
@@ -109,6 +114,10 @@ async fn a_password_and_tls_are_for_all_nodes() {
     for name in ["a", "b", "c", "d", "e"] {
         domain.lock(name).run(async |_| ()).await.expect("a cluster");
     }
+    let node = cluster.port(&cluster.nodes()[0]);
+    let alone = format!("rediss://:hidden@127.0.0.1:{node}{ca}");
+    let write = format!("write rediss+cluster://127.0.0.1:{node}");
+    refused(&alone, ErrorKind::Invalid, &["is a node of a cluster", &write]).await;
     let findings = domain.examine().await.expect("to examine");
     assert!(findings.iter().any(|found| found.check == "encryption" && found.to_string().contains("TLS")));
     for whom in ["", ":wrong@"] {

@@ -142,7 +142,8 @@ fn replicas() {
 fn a_server_of_a_cluster() {
     let place = Place::on(sound().config("cluster-enabled", "yes").start());
     let report = doctor(&place);
-    assert_eq!((report.verdict("cluster"), report.code), ("unfit", 1));
+    assert_eq!((report.troubles(), report.code), (vec![("store", "unfit")], 64));
+    assert!(report.reason("store").contains("is a node of a cluster"), "{}", report.reason("store"));
 }
 
 // B5

@@ -235,6 +235,9 @@ impl Connector {
                 "what answers at {address} is a sentinel; write redis+sentinel://{place}/SERVICE"
             )));
         }
+        if server.is_node && !matches!(self.way, Way::Node { .. }) {
+            return Err(self.clustered());
+        }
         // What was started lately may have forgotten something, unless this.
         if server.appends && server.uptime.is_some_and(|uptime| uptime < MAX_TTL) {
             server.keeps_all = self.asks_for_every_change(connection).await;
@@ -270,6 +273,22 @@ impl Connector {
                 sentinels.service
             )),
         }
+    }
+
+    /// Whoever does not know that the server is one of several would share its queues with those who do, and miss their messages.
+    fn clustered(&self) -> Error {
+        let (address, addr) = (self.address(), self.addr());
+        let scheme = match addr {
+            Some(ConnectionAddr::TcpTls { .. }) => "rediss+cluster",
+            _ => "redis+cluster",
+        };
+        let host = match addr {
+            Some(ConnectionAddr::Unix(_)) => "HOST:PORT",
+            _ => &address,
+        };
+        Error::invalid(format!(
+            "redis at {address} is a node of a cluster, and has only some of the names; write {scheme}://{host}"
+        ))
     }
 
     /// Whether there may be another server when this one is not the master any more.

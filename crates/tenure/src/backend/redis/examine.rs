@@ -61,7 +61,6 @@ pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> 
     // What it is comes first, and what matters least last.
     let listing = of_server.pop();
     findings.extend(of_server.drain(..2));
-    findings.extend(checks::cluster(&facts, connector));
     findings.push(checks::encryption(connector));
     findings.extend(of_server);
     findings.extend(rehearsal.findings(&remedies));

@@ -19,6 +19,8 @@ pub(super) struct Server {
     pub(super) is_replica: bool,
     /// It keeps nothing, and names others.
     pub(super) is_sentinel: bool,
+    /// It has some of the names of a cluster, and tells of grants as those do who know that.
+    pub(super) is_node: bool,
     /// Its clock then, in µs.
     pub(super) time: Option<u64>,
     /// Why the server does not tell of changed keys; `None` when it does.
@@ -56,7 +58,9 @@ impl Server {
                         server.version = parse_version(version);
                         text = version.to_owned();
                     }
-                    (Some("mode"), Some(mode)) => server.is_sentinel = mode == "sentinel",
+                    (Some("mode"), Some(mode)) => {
+                        (server.is_sentinel, server.is_node) = (mode == "sentinel", mode == "cluster");
+                    }
                     _ => {}
                 }
             }

@@ -3,6 +3,9 @@
 //! One question at a time, in the background, for all who need the answer: whoever asked may give up before it comes. Where several answer,
 //! the newest configuration counts; a node that would not execute commands is believed only where nobody else answers.
 
+#[cfg(all(test, not(shuttle)))]
+mod tests;
+
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -50,7 +53,7 @@ impl Router {
         };
         let answer = match self.ask_connected(&known_before, epoch).await {
             Some(map) => Ok(map),
-            None => self.ask_everybody().await,
+            None => self.ask_everybody(epoch).await,
         };
         let answer = answer.and_then(|map| self.learn(map));
         let mut known = self.known.lock();
@@ -68,12 +71,12 @@ impl Router {
             tokio::time::timeout(patience, asked).await.ok()?.ok()
         });
         let answers = together::most(asked.collect()).await;
-        let good = |map: &Map| map.is_up && !map.is_empty() && map.epoch >= epoch;
-        answers.into_iter().flatten().filter(good).max_by_key(|map| map.epoch)
+        answers.into_iter().flatten().filter(|map| is_good(map, epoch)).max_by_key(|map| map.epoch)
     }
 
-    /// The seeds, and everybody who was ever named, on new connections.
-    async fn ask_everybody(&self) -> Result<Map, Error> {
+    /// The seeds, and everybody who was ever named, on new connections. One that knows less than what is known may have been away, and is
+    /// believed only when nobody who knows as much has answered in time.
+    async fn ask_everybody(&self, epoch: u64) -> Result<Map, Error> {
         let mut hosts = self.url.hosts().to_vec();
         for host in self.map().hosts() {
             if !hosts.contains(host) {
@@ -82,7 +85,7 @@ impl Router {
         }
         let asked = hosts.iter().map(|host| async move { (host.clone(), self.ask_one(host).await) });
         let answers = together::first_good(asked.collect(), |(_, answer)| {
-            answer.as_ref().is_ok_and(|map: &Map| map.is_up && !map.is_empty())
+            answer.as_ref().is_ok_and(|map| is_good(map, epoch))
         });
         let answers = answers.await;
         let best = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
@@ -107,6 +110,11 @@ impl Router {
     fn patience(&self) -> Duration {
         self.timeout.unwrap_or(TIMEOUT) / 2
     }
+}
+
+/// Whether nobody else need be asked, where this epoch is known.
+fn is_good(map: &Map, epoch: u64) -> bool {
+    map.is_up && !map.is_empty() && map.epoch >= epoch
 }
 
 /// One question for the map, in the background.

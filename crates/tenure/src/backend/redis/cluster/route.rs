@@ -47,7 +47,11 @@ impl Router {
         let patience = left.map_or(LONGEST_MOVE, |left| LONGEST_MOVE.min(Duration::from_micros(left / 2)));
         while hops < MOST_HOPS {
             if let Err(error) = self.reach(slot, &node, call.is_asking).await {
-                call.is_asking = false;
+                // Whoever sent it on to a node that is away would do so again.
+                if call.is_asking {
+                    self.look_again();
+                    return Err(error);
+                }
                 node = self.successor(slot, &node, error).await?;
                 hops += 1;
                 continue;

@@ -46,17 +46,6 @@ pub(super) fn role(facts: &Facts) -> Finding {
     }
 }
 
-/// Names have other slots than ours on such a server, and it sends clients elsewhere for them.
-pub(super) fn cluster(facts: &Facts, connector: &Connector) -> Option<Finding> {
-    (facts.number("cluster_enabled") == Some(1)).then(|| {
-        Finding::unfit(
-            "cluster",
-            "it is part of a cluster, which sends clients on to other servers for most names",
-        )
-        .remedy(format!("write redis+cluster://{} in the URL", connector.address()))
-    })
-}
-
 pub(super) fn encryption(connector: &Connector) -> Finding {
     const CHECK: &str = "encryption";
     match connector.addr() {
