@@ -1,6 +1,6 @@
 //! Any servers, any clocks, any weather: nobody believes in a lease while another does (S1), and fences grow in the order of the grants (S2).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -8,66 +8,132 @@ use proptest::prelude::*;
 use tenure_testkit::dice::Dice;
 
 use super::{MS, NAME, TTL, Weather, World};
+use crate::clock::{Clock, Moment};
 use crate::domain::Domain;
+use crate::guard::Guard;
 use crate::sync::Mutex;
 use crate::tenure::Tenure;
 
+/// How long force may show, at the most: a ghost of it, and then those who believe in what it took.
+const AFTERMATH: Duration = Duration::from_millis(2_000);
+
 /// What all clients see of each other, and no real one could.
-#[derive(Default)]
 struct Witness {
-    /// Who believes to hold the name: nobody else may.
-    holders: std::sync::Mutex<Vec<Tenure>>,
-    last_fence: AtomicU64,
-    grants: AtomicU64,
+    clock: Clock,
+    checks_overlaps: bool,
+    seen: std::sync::Mutex<Seen>,
     is_over: std::sync::atomic::AtomicBool,
 }
 
+#[derive(Default)]
+struct Seen {
+    /// Who believes to hold the name, and since when: nobody else may.
+    holders: Vec<(Tenure, Moment)>,
+    last: Option<(u64, Moment)>,
+    /// Until then, whoever was granted the name may be ousted without knowing it yet.
+    forced_until: Option<Moment>,
+    grants: u64,
+}
+
 impl Witness {
-    fn granted(&self, tenure: &Tenure, checks_overlaps: bool) {
-        let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
-        let others = holders.iter().filter(|other| other.is_held()).count();
-        assert!(others == 0 || !checks_overlaps, "S1: granted while another holds it");
-        let before = self.last_fence.swap(tenure.fence().get(), Ordering::SeqCst);
-        assert!(tenure.fence().get() > before, "S2: {} after {before}", tenure.fence());
-        self.grants.fetch_add(1, Ordering::SeqCst);
-        holders.push(tenure.clone());
+    fn new(clock: Clock, checks_overlaps: bool) -> Self {
+        Witness { clock, checks_overlaps, seen: Default::default(), is_over: Default::default() }
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn granted(&self, tenure: &Tenure, begun: Moment) {
+        let (mut seen, now) = (self.seen(), self.clock.now());
+        let forced_until = seen.forced_until;
+        let counts = |since: Moment| forced_until.is_none_or(|until| since >= until);
+        let is_other = |(other, since): &&(Tenure, Moment)| other.is_held() && counts(*since);
+        let others = seen.holders.iter().filter(is_other).count();
+        assert!(others == 0 || !self.checks_overlaps, "S1: granted while another holds it");
+        let fence = tenure.fence().get();
+        let before = seen.last.replace((fence, now)).filter(|(_, since)| counts(*since));
+        // A server whose clock jumps between its own grant and the last one of a majority has granted the name to another by then.
+        let before = before.filter(|(_, since)| self.checks_overlaps || *since < begun);
+        assert!(before.is_none_or(|(before, _)| fence > before), "S2: {fence} after {before:?}");
+        seen.grants += 1;
+        seen.holders.push((tenure.clone(), now));
+    }
+
+    /// It is taken over from here on.
+    fn forces(&self) {
+        self.seen().forced_until = Some(self.clock.now() + AFTERMATH);
     }
 
     fn ends(&self, tenure: &Tenure) {
-        let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
-        holders.retain(|other| other.fence() != tenure.fence());
+        self.seen().holders.retain(|(other, _)| other.fence() != tenure.fence());
     }
 }
 
-async fn work(domain: Domain, world: Arc<World>, witness: Arc<Witness>, mut dice: Dice, checks: bool) {
-    let clock = crate::clock::Clock::Manual(Arc::clone(&world.clock));
-    while !witness.is_over.load(Ordering::SeqCst) {
-        let lock = domain.lock(NAME);
-        let patience = Duration::from_millis(50 + dice.roll(800));
-        let attempt = match dice.roll(3) {
+struct Worker {
+    domain: Domain,
+    witness: Arc<Witness>,
+    dice: Dice,
+    uses_force: bool,
+}
+
+impl Worker {
+    async fn work(mut self) {
+        while !self.witness.is_over.load(Ordering::SeqCst) {
+            let begun = self.witness.clock.now();
+            if let Some(guard) = self.enters().await {
+                self.holds(guard, begun).await;
+            }
+            let clock = &self.witness.clock;
+            clock.sleep_until(clock.now() + Duration::from_millis(self.dice.roll(30))).await;
+        }
+    }
+
+    async fn enters(&mut self) -> Option<Guard> {
+        // Those of one client who ask for another ttl are not served by one lease.
+        let lock = self.domain.lock(NAME);
+        let lock = if self.dice.roll(3) == 0 { lock.ttl(TTL * 3 / 4) } else { lock };
+        let patience = Duration::from_millis(50 + self.dice.roll(800));
+        if self.uses_force && self.dice.roll(60) == 0 {
+            let before = self.witness.seen().last.map_or(0, |(fence, _)| fence);
+            self.witness.forces();
+            let taken = lock.take_over().await.ok();
+            self.witness.forces();
+            if let Some(guard) = &taken {
+                assert!(guard.fence().get() > before, "S2: {} taken over after {before}", guard.fence());
+            }
+            return taken;
+        }
+        let attempt = match self.dice.roll(3) {
             0 => lock.try_acquire().await,
             _ => lock.try_acquire_for(patience).await,
         };
-        if let Some(guard) = attempt.ok().and_then(|attempt| attempt.ok()) {
+        attempt.ok()?.ok()
+    }
+
+    async fn holds(&mut self, mut guard: Guard, mut begun: Moment) {
+        loop {
             let tenure = Tenure::clone(&guard);
-            witness.granted(&tenure, checks);
-            let hold = if dice.roll(24) == 0 { 200 + dice.roll(1_500) } else { dice.roll(20) };
-            let over = clock.now() + Duration::from_millis(hold);
-            clock.until(over, guard.lost()).await;
-            witness.ends(&tenure);
-            match dice.roll(3) {
-                0 => drop(guard),
-                1 => drop(guard.release().await),
-                // Gone without a word: the lease runs out, and is believed in until then.
-                _ if dice.roll(8) == 0 => {
-                    if let Ok(ticket) = guard.detach().await {
-                        drop(ticket);
+            self.witness.granted(&tenure, begun);
+            let hold = if self.dice.roll(24) == 0 { 200 + self.dice.roll(1_500) } else { self.dice.roll(20) };
+            let clock = &self.witness.clock;
+            clock.until(clock.now() + Duration::from_millis(hold), guard.lost()).await;
+            self.witness.ends(&tenure);
+            match self.dice.roll(24) {
+                0..8 => return drop(guard),
+                8 => {
+                    let Ok(ticket) = guard.detach().await else { return };
+                    // Gone without a word: the lease runs out, and is believed in until then.
+                    if self.dice.roll(2) == 0 {
+                        return;
                     }
+                    begun = self.witness.clock.now();
+                    let Ok(adopted) = self.domain.adopt(&ticket).await else { return };
+                    guard = adopted;
                 }
-                _ => drop(guard.release().await),
+                _ => return drop(guard.release().await),
             }
         }
-        clock.sleep_until(clock.now() + Duration::from_millis(dice.roll(30))).await;
     }
 }
 
@@ -79,6 +145,8 @@ enum Trouble {
     Outages,
     /// Their clocks jump as well.
     Jumps,
+    /// Or the name is taken over.
+    Force,
 }
 
 /// A run of `time`; returns how many grants there were.
@@ -87,12 +155,16 @@ fn run(skews: &[Duration], weather: Weather, seed: u64, trouble: Trouble, time: 
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let world = Arc::new(World::new(skews, weather, seed));
-        let witness = Arc::new(Witness::default());
-        let workers: Vec<_> = (1..=4)
-            .map(|number| {
+        let witness = Arc::new(Witness::new(Clock::Manual(Arc::clone(&world.clock)), !jumps));
+        let clients: Vec<_> = (0..4).map(|_| world.client()).collect();
+        // Two of the clients have a second task, which is served by what was asked before it came.
+        let second = if jumps { &[][..] } else { &clients[..2] };
+        let workers: Vec<_> = (clients.iter().chain(second).zip(1..))
+            .map(|(client, number)| {
+                let (domain, witness) = (client.clone(), Arc::clone(&witness));
                 let dice = Dice(seed.wrapping_mul(2 * number + 1) | 1);
-                let (world, witness) = (Arc::clone(&world), Arc::clone(&witness));
-                tokio::spawn(work(world.client(), world, witness, dice, !jumps))
+                let worker = Worker { domain, witness, dice, uses_force: trouble == Trouble::Force };
+                tokio::spawn(worker.work())
             })
             .collect();
         let mut dice = Dice(seed.rotate_left(17) | 1);
@@ -114,7 +186,8 @@ fn run(skews: &[Duration], weather: Weather, seed: u64, trouble: Trouble, time: 
         for worker in workers {
             world.drive(worker).await.expect("nothing that must not be");
         }
-        witness.grants.load(Ordering::SeqCst)
+        let seen = witness.seen();
+        seen.grants
     })
 }
 
@@ -168,6 +241,12 @@ proptest! {
         let mut all = GRANTS.lock();
         *all += grants;
         println!("{grants} grants, {} in all", *all);
+    }
+
+    // R3.9: who is ousted may not know it for a while; then all is as it was. Nobody takes over with an old fence.
+    #[test]
+    fn force_passes(skews in skews(), weather in weathers(), seed in 1_u64..) {
+        run(&skews, weather, seed, Trouble::Force, 12 * TTL);
     }
 
     // B1: a server whose clock jumps ends leases too early; then fences are what is left.
