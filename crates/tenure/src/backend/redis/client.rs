@@ -231,7 +231,7 @@ impl Client {
             Failure::Refused(refusal) => refusal,
             Failure::Error(error) => return error,
         };
-        if refusal.code() == "READONLY" && self.link.connector.has_successors() {
+        if fault::is_read_only(&refusal) && self.link.connector.has_successors() {
             return self.link.connector.demoted();
         }
         fault::refused(&refusal)
@@ -255,7 +255,7 @@ impl Client {
 
 /// A refusal that came by this connection. One that is read-only is not the master any more; who is, the next connection will tell.
 fn refused_on(line: &Line, refusal: ServerError) -> Failure {
-    if refusal.code() == "READONLY" {
+    if fault::is_read_only(&refusal) {
         line.leave();
     }
     Failure::Refused(refusal)

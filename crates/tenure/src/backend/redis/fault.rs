@@ -14,7 +14,7 @@ pub(super) fn refused(error: &ServerError) -> Error {
         "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => {
             Error::not_yet(format!("redis does not execute commands at the moment ({said}); try again"))
         }
-        "READONLY" => {
+        _ if is_read_only(error) => {
             Error::unavailable(format!("redis is a read-only replica ({said}); point the URL at the master"))
         }
         "OOM" => Error::unavailable(format!(
@@ -55,6 +55,11 @@ pub(super) fn refused(error: &ServerError) -> Error {
         )),
         _ => Error::new(ErrorKind::Protocol, format!("redis answered with an error: {said}")),
     }
+}
+
+/// The server is a replica. Before Redis 7.0 a script finds that out by itself, and its error has no code of its own.
+pub(super) fn is_read_only(error: &ServerError) -> bool {
+    error.code() == "READONLY" || error.details().is_some_and(|details| details.contains(": -READONLY "))
 }
 
 fn not_permitted(said: &str) -> Error {
@@ -148,5 +153,22 @@ fn said(code: &str, details: Option<&str>) -> String {
     match details {
         Some(details) => format!("{code} {details}"),
         None => code.to_owned(),
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    // R0.5: as Redis 6.2 says it.
+    #[test]
+    fn a_replica_is_known_by_what_its_scripts_say() {
+        let said = "-ERR Error running script (call to f_5d0a): @user_script:203: @user_script: 203: -READONLY You can't write against \
+                    a read only replica.\r\n";
+        let Ok(Value::ServerError(error)) = redis::parse_redis_value(said.as_bytes()) else {
+            panic!("{said}")
+        };
+        assert!(is_read_only(&error));
+        assert!(refused(&error).is_transient(), "{error}");
     }
 }
