@@ -94,7 +94,7 @@ impl Killer {
         let (is_over, pauses) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(false)));
         let (ends, rests) = (Arc::clone(&is_over), Arc::clone(&pauses));
         let thread = std::thread::spawn(move || {
-            let (mut served, mut since) = (0, Instant::now());
+            let (mut served, mut since, mut times) = (0, Instant::now(), 0_u32);
             while !ends.load(Ordering::SeqCst) {
                 // On a busy machine a connection needs longer to be of use at all.
                 let is_of_use = scripts_served(&server) > served + 1 || since.elapsed() > 10 * EVERY;
@@ -109,8 +109,9 @@ impl Killer {
                     }
                 }
                 drop(pauses);
-                (served, since) = (scripts_served(&server), Instant::now());
-                std::thread::park_timeout(EVERY);
+                (served, since, times) = (scripts_served(&server), Instant::now(), times + 1);
+                // Now and then for long enough that also those get through whose attempts to connect are spaced out by now.
+                std::thread::park_timeout(if times.is_multiple_of(5) { 6 * EVERY } else { EVERY });
             }
         });
         Killer { is_over, pauses, thread: Some(thread) }
