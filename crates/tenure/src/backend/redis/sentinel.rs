@@ -145,14 +145,18 @@ impl Sentinels {
     /// Asks all of them, and hears the newest.
     pub(super) async fn ask_and_hear(&self) {
         let answers = self.ask_each(|_| false).await;
-        let each = self.sentinels.iter().zip(&answers);
-        let named = each.filter_map(|(one, answer)| Some((one, answer.as_ref()?.as_ref().ok()?)));
-        let newest = named
-            .inspect(|(one, named)| one.counts(named.replicas))
-            .reduce(|best, one| if one.1.epoch > best.1.epoch { one } else { best });
-        if let Some((one, named)) = newest {
-            self.heard(one, named);
+        if let Some((sentinel, named)) = self.newest_of(&answers) {
+            self.heard(sentinel, named);
         }
+    }
+
+    /// The newest of these answers, and who gave it. What each says of the replicas is noted.
+    fn newest_of<'a>(&'a self, answers: &'a [Answered]) -> Option<(&'a Sentinel, &'a Named)> {
+        let each = self.sentinels.iter().zip(answers);
+        let named = each.filter_map(|(one, answer)| Some((one, answer.as_ref()?.as_ref().ok()?)));
+        named
+            .inspect(|(one, named)| one.counts(named.replicas))
+            .reduce(|best, one| if one.1.epoch > best.1.epoch { one } else { best })
     }
 
     /// One of them does not let us hear of failovers, which is said once.
@@ -175,13 +179,8 @@ impl Sentinels {
                 named.clone().count() >= majority && named.any(|one| one.epoch >= newest)
             })
             .await;
-        for (sentinel, named) in self.sentinels.iter().zip(&answers) {
-            named.iter().flatten().for_each(|named| sentinel.counts(named.replicas));
-        }
-        let named = answers.iter().flatten().flatten();
-        let best = named.reduce(|best, one| if one.epoch > best.epoch { one } else { best });
-        match best {
-            Some(named) => {
+        match self.newest_of(&answers) {
+            Some((_, named)) => {
                 self.newest.fetch_max(named.epoch, Ordering::AcqRel);
                 Ok(named.clone())
             }

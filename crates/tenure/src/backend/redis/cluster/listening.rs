@@ -156,19 +156,11 @@ mod tests {
     use super::super::super::keys::Keys;
     use super::*;
     use crate::backend::Sink;
+    use crate::backend::rehearsal::Ear;
     use crate::clock::Clock;
     use crate::name::Name;
     use crate::owner::Session;
     use crate::url::{DomainUrl, Target};
-
-    struct Nobody;
-
-    impl Sink for Nobody {
-        fn granted(&self, _: &Name, _: crate::backend::Grant) {}
-        fn doubt(&self, _: &Name) {}
-        fn doubt_all(&self) {}
-        fn unheard(&self) {}
-    }
 
     fn channels_at(node: &RedisServer) -> Arc<Channels> {
         let url: DomainUrl = node.url().replace("redis://", "redis+cluster://").parse().expect("a URL");
@@ -176,7 +168,7 @@ mod tests {
         let access = Access::new(url, None, 0).expect("no certificates");
         let timeout = Some(Duration::from_millis(100));
         let connector = Connector::of_node(url, &access, &url.hosts()[0], timeout).expect("a host");
-        let sink: Weak<dyn Sink> = Weak::<Nobody>::new();
+        let sink: Weak<dyn Sink> = Weak::<Ear>::new();
         let asker = Asker::new(Session::random(), Keys::new("tenure:"), Clock::System, sink, false);
         Channels::new(Arc::new(connector), asker, Weak::new(), 1)
     }
