@@ -11,8 +11,8 @@ use tenure_testkit::conformance::{Client, Doing, Fixture};
 use tenure_testkit::redis::{Fault, Proxy, RedisServer, Step, named};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::doomed;
 use crate::file::Directory;
+use crate::{doomed, without_order};
 
 struct OneServer {
     server: Arc<RedisServer>,
@@ -219,27 +219,6 @@ impl Fixture for OneServer {
 }
 
 conformance!(redis, OneServer::new(), without []);
-conformance!(redis_killed, OneServer::killed(), without [
-    closing::a_hand_over_that_races_with_close_goes_to_the_next,
-    cohort::a_busy_client_does_not_starve_another,
-    cohort::a_task_that_gives_up_leaves_its_place_to_the_others,
-    detach::those_who_wait_wait_for_the_adopter,
-    keeping::an_expiry_is_noticed_by_those_who_wait,
-    outage::a_grant_that_nobody_wants_any_more_is_given_back,
-    outage::a_grant_that_was_not_heard_goes_to_the_next,
-    outage::a_waiter_that_comes_back_has_its_place,
-    outage::nobody_overtakes_the_queue_after_an_expiry,
-    retry::an_enqueue_without_an_answer_is_in_the_queue_once,
-    surface::busy_says_the_holders_fence,
-    surface::those_who_wait_are_shown_with_their_place_and_time,
-    waiting::a_dead_waiter_is_skipped,
-    waiting::a_grant_to_one_that_gave_up_goes_to_the_next,
-    waiting::a_row_of_dead_waiters_is_skipped,
-    waiting::a_waiter_keeps_its_place_past_its_ttl,
-    waiting::a_waiter_that_is_not_polled_holds_nobody_up,
-    waiting::first_come_first_served_between_clients,
-    waiting::nobody_overtakes_the_queue,
-    waiting::one_that_gives_up_costs_nobody_a_place,
-]);
+without_order!(redis_killed, OneServer::killed());
 conformance!(redis_restricted, OneServer::restricted(), without[loss::a_loss_is_pushed_to_its_holder]);
 conformance!(layered, OneServer::layered(), without []);
