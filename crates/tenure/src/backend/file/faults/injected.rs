@@ -9,9 +9,8 @@ use std::io::Write;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::OnceLock;
-use std::time::Duration;
 
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::Signal;
 use tenure_testkit::oracle::Recorder;
 
 use super::{Check, Point};
@@ -190,9 +189,9 @@ pub(in crate::backend::file) fn at(point: Point) {
         Some(Action::Stop) => Signal::STOP,
         Some(Action::Kill) => Signal::KILL,
     };
-    kill_process(getpid(), signal).expect("to send a signal to oneself");
-    // It may be delivered by way of another thread, and this one must not get past the point meanwhile.
-    std::thread::sleep(Duration::from_millis(2));
+    // To this thread, which then does not get past the point. What is sent to the process may be delivered by way of another thread,
+    // and on a busy machine that takes its time.
+    signal_hook::low_level::raise(signal.as_raw()).expect("to send a signal to oneself");
 }
 
 /// Whether a check is left out.
