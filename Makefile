@@ -1,7 +1,8 @@
 # `make test` is everything that a change must pass; it installs what it needs. `make bench` measures.
-.PHONY: test toolchain peers fmt lint unit schedules docs versions bench bench-peers model fuzz torture chaos deny
+.NOTPARALLEL:
+.PHONY: test toolchain peers fmt lint unit suites commands examples schedules docs versions bench bench-peers model fuzz torture chaos deny
 
-test: toolchain peers fmt lint unit schedules docs
+test: toolchain peers fmt lint unit suites commands examples schedules docs
 
 toolchain:
 	@command -v cargo >/dev/null || { echo "install Rust first: https://rustup.rs"; exit 1; }
@@ -22,10 +23,19 @@ lint:
 
 # Always of the whole workspace: a choice of packages is a choice of features, and builds what they share once more.
 unit:
-	cargo test --workspace --lib --bins --locked
+	cargo test --workspace --lib --bins --locked --no-fail-fast
+
+# The library on every kind of store.
+suites:
 	cargo test --workspace $(call tests_of,tenure) --locked --no-fail-fast -- --test-threads 16
-	cargo test --workspace $(call tests_of,tenure-cli) --locked --no-fail-fast -- --test-threads 6
 	cargo test --workspace --test conformance --locked --quiet says_what_it_left_out -- --nocapture
+
+# The command-line tool.
+commands:
+	cargo test --workspace $(call tests_of,tenure-cli) --locked --no-fail-fast -- --test-threads 6
+
+# Those of the documentation.
+examples:
 	cargo test --workspace --doc --locked
 
 # The test programs of a crate: tests/*.rs and tests/*/main.rs.
