@@ -217,7 +217,7 @@ pub(crate) fn leave(
 }
 
 /// Undoes it once more when a request that was never answered can't be executed any longer. By the release where there was one: it may be
-/// the first that a store hears of the end, and a leave would give used fences back (I3).
+/// the first that a store hears of the end, and only a release gives unused fences back.
 pub(crate) fn lay_ghost(client: &Arc<Client>, name: Name, undo: Op, haunted_until: Moment) {
     let (backend, clock) = (Arc::clone(client.opened()), client.clock.clone());
     if haunted_until + SLACK < clock.now() {

@@ -28,7 +28,7 @@ fn a_ghost_of_an_acquire_is_laid_after_the_release() {
     });
 }
 
-// I3: a leave would give back fences that were used, where the release has not been executed yet.
+// Where the release has not been executed yet, a leave would keep the whole range.
 #[test]
 fn a_ghost_of_a_used_lease_is_laid_with_its_release() {
     test("ghost after release, by release", async {

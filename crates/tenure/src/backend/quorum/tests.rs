@@ -9,6 +9,7 @@ mod properties;
 mod rules;
 mod tokens;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -62,6 +63,28 @@ struct World {
     servers: Vec<Arc<Server>>,
     weather: Weather,
     dice: Arc<Mutex<Dice>>,
+    trail: Trail,
+}
+
+/// What happened, in its order: printed when something went wrong.
+#[derive(Clone, Default)]
+struct Trail(Arc<Mutex<VecDeque<String>>>);
+
+impl Trail {
+    /// How much of it is kept.
+    const LENGTH: usize = 300;
+
+    fn note(&self, clock: &Clock, what: impl std::fmt::Display) {
+        let mut lines = self.0.lock();
+        if lines.len() == Trail::LENGTH {
+            lines.pop_front();
+        }
+        lines.push_back(format!("{:?} {what}", clock.now()));
+    }
+
+    fn print(&self) {
+        self.0.lock().iter().for_each(|line| println!("{line}"));
+    }
 }
 
 impl World {
@@ -85,6 +108,7 @@ impl World {
             servers: skews.iter().map(server).collect(),
             weather,
             dice: Arc::new(Mutex::new(Dice(seed | 1))),
+            trail: Trail::default(),
         }
     }
 
@@ -130,7 +154,7 @@ impl World {
 
     fn connect(&self) -> impl Fn(Weak<dyn Sink>, &[Way]) -> Result<Quorum, Error> + Send + Sync + use<> {
         let (servers, weather, dice) = (self.servers.clone(), self.weather, Arc::clone(&self.dice));
-        let ours = Clock::Manual(Arc::clone(&self.clock));
+        let (ours, trail) = (Clock::Manual(Arc::clone(&self.clock)), self.trail.clone());
         move |sink, ways| {
             let (session, ears) = (Session::random(), Ears::new(servers.len(), &sink, &ours));
             let lines = servers.iter().zip(ways).enumerate().map(|(index, (server, way))| {
@@ -143,8 +167,10 @@ impl World {
                     weather,
                     dice: Arc::clone(&dice),
                     way: *way,
+                    label: format!("h{}", index + 1),
+                    trail: trail.clone(),
                 };
-                (format!("h{}", index + 1), Arc::new(line) as Arc<dyn Backend>)
+                (line.label.clone(), Arc::new(line) as Arc<dyn Backend>)
             });
             let lines = lines.collect();
             Quorum::new(session, lines, ears, TTL, ours.clone(), false)
@@ -218,6 +244,8 @@ struct Line {
     weather: Weather,
     dice: Arc<Mutex<Dice>>,
     way: Way,
+    label: String,
+    trail: Trail,
 }
 
 /// How a client gets to a server.
@@ -263,6 +291,7 @@ impl Backend for Line {
         let before = self.is_unlucky(late_requests).then(|| self.delay()).or(lag);
         let after = self.is_unlucky(late_replies).then(|| self.delay());
         let is_lost = self.is_unlucky(lost_replies);
+        let (label, trail) = (self.label.clone(), self.trail.clone());
         // A request goes on by itself, whoever waits for it.
         let running = tokio::spawn(async move {
             if let Some(before) = before {
@@ -272,7 +301,10 @@ impl Backend for Line {
                 clock.sleep_until(clock.now() + MS).await;
             }
             server.executed.fetch_add(1, Ordering::SeqCst);
+            let asked = format!("{op:?}");
             let answer = memory.execute(&name, op).await;
+            let fate = if is_lost { "lost" } else { "answered" };
+            trail.note(&clock, format_args!("{label} {asked}, {fate}: {answer:?}"));
             if is_lost {
                 std::future::pending::<()>().await;
             }

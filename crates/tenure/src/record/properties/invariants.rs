@@ -49,7 +49,7 @@ impl Promises {
             Op::Release { token, used } if *token == holder => {
                 (*used).clamp(self.start, self.start + RANGE - 1)
             }
-            Op::Leave { token } if *token == holder => self.start,
+            Op::Leave { token } if *token == holder => self.start + RANGE - 1,
             // A detached lease does not end with its process.
             Op::Death { token } if *token == holder && !self.detached => self.start + RANGE - 1,
             Op::Break { token, .. } if *token == holder && *reply == Reply::Done => self.start + RANGE - 1,

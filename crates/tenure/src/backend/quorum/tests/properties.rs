@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tenure_testkit::dice::Dice;
 
-use super::{MS, NAME, TTL, Weather, World};
+use super::{MS, NAME, TTL, Trail, Weather, World};
 use crate::clock::{Clock, Moment};
 use crate::domain::Domain;
 use crate::guard::Guard;
@@ -23,6 +23,7 @@ struct Witness {
     checks_overlaps: bool,
     seen: std::sync::Mutex<Seen>,
     is_over: std::sync::atomic::AtomicBool,
+    trail: Trail,
 }
 
 #[derive(Default)]
@@ -36,8 +37,14 @@ struct Seen {
 }
 
 impl Witness {
-    fn new(clock: Clock, checks_overlaps: bool) -> Self {
-        Witness { clock, checks_overlaps, seen: Default::default(), is_over: Default::default() }
+    fn new(world: &World, checks_overlaps: bool) -> Self {
+        Witness {
+            clock: Clock::Manual(Arc::clone(&world.clock)),
+            checks_overlaps,
+            seen: Default::default(),
+            is_over: Default::default(),
+            trail: world.trail.clone(),
+        }
     }
 
     fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
@@ -47,6 +54,7 @@ impl Witness {
     fn granted(&self, tenure: &Tenure, begun: Moment) {
         let (mut seen, now) = (self.seen(), self.clock.now());
         let forced_until = seen.forced_until;
+        self.trail.note(&self.clock, format_args!("granted: {tenure:?}"));
         let counts = |since: Moment| forced_until.is_none_or(|until| since >= until);
         let is_other = |(other, since): &&(Tenure, Moment)| other.is_held() && counts(*since);
         let others = seen.holders.iter().filter(is_other).count();
@@ -62,10 +70,12 @@ impl Witness {
 
     /// It is taken over from here on.
     fn forces(&self) {
+        self.trail.note(&self.clock, "force");
         self.seen().forced_until = Some(self.clock.now() + AFTERMATH);
     }
 
     fn ends(&self, tenure: &Tenure) {
+        self.trail.note(&self.clock, format_args!("ends: {tenure:?}"));
         self.seen().holders.retain(|(other, _)| other.fence() != tenure.fence());
     }
 }
@@ -155,7 +165,7 @@ fn run(skews: &[Duration], weather: Weather, seed: u64, trouble: Trouble, time: 
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let world = Arc::new(World::new(skews, weather, seed));
-        let witness = Arc::new(Witness::new(Clock::Manual(Arc::clone(&world.clock)), !jumps));
+        let witness = Arc::new(Witness::new(&world, !jumps));
         let clients: Vec<_> = (0..4).map(|_| world.client()).collect();
         // Two of the clients have a second task, which is served by what was asked before it came.
         let second = if jumps { &[][..] } else { &clients[..2] };
@@ -184,7 +194,11 @@ fn run(skews: &[Duration], weather: Weather, seed: u64, trouble: Trouble, time: 
         witness.is_over.store(true, Ordering::SeqCst);
         calm(&world);
         for worker in workers {
-            world.drive(worker).await.expect("nothing that must not be");
+            let worked = world.drive(worker).await;
+            if worked.is_err() {
+                world.trail.print();
+            }
+            worked.expect("nothing that must not be");
         }
         let seen = witness.seen();
         seen.grants

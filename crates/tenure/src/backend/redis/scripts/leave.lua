@@ -1,7 +1,7 @@
--- Leaves the queue; if the name was granted meanwhile, gives it back. Of its range at most the start was seen.
+-- Leaves the queue; if the name was granted meanwhile, gives it back. What was used of its range is not known: all of it stays reserved.
 --
 -- ARGV  2: token
 -- Returns  done
 
-give_back(ARGV[2], 0)
+give_back(ARGV[2], math.huge)
 return { now, 'done', unpublished }
