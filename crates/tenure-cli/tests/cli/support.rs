@@ -1,8 +1,10 @@
 //! A directory to play in, and the processes that were started in it.
 
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -159,10 +161,22 @@ impl Place {
         command
     }
 
-    /// `tenure` with these arguments, without a terminal. setsid(1) becomes it.
+    /// `tenure` with these arguments, without a terminal, and in a group of its own. Where there is a terminal setsid(1) becomes it. Where there is
+    /// none that is not needed, and would do harm: the kernel gives every session its own share of the processors, and on a busy
+    /// machine a new one may get nothing for seconds.
     pub(crate) fn tenure(&self, args: &[&str]) -> Command {
-        let mut command = self.command("setsid");
-        command.arg(env!("CARGO_BIN_EXE_tenure")).args(args);
+        static HAS_TERMINAL: LazyLock<bool> = LazyLock::new(|| File::open("/dev/tty").is_ok());
+        let tenure = env!("CARGO_BIN_EXE_tenure");
+        let mut command = if *HAS_TERMINAL {
+            let mut command = self.command("setsid");
+            command.arg(tenure);
+            command
+        } else {
+            let mut command = self.command(tenure);
+            command.process_group(0);
+            command
+        };
+        command.args(args);
         command
     }
 
