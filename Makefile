@@ -87,12 +87,13 @@ fuzz:
 torture:
 	TORTURE_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --lib --locked torture -- --nocapture
 
-# Clients that share locks while their servers are killed, paused, cut off and replaced, and slots move, for longer: `make chaos SECONDS=600 ONLY=paused`.
+# Clients that share locks while their servers are killed, paused, cut off and replaced, and slots move, for longer:
+# `make chaos SECONDS=600 ONLY=the_master_is_paused`.
+chaos: export TENURE_SOAK_SECONDS = $(or $(SECONDS),60)
 chaos:
 	@.ci/install-redis
-	TENURE_SOAK_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --test failover --locked -- $(ONLY) --include-ignored --nocapture --test-threads 8
-	TENURE_SOAK_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --test layered --test quorum --locked -- processes:: --nocapture
-	TENURE_SOAK_SECONDS=$(or $(SECONDS),60) cargo test --package tenure --test cluster --locked -- load:: --nocapture
+	cargo test --package tenure --test stores --locked -- failover::sentinel::$(ONLY) --include-ignored --nocapture --test-threads 8
+	cargo test --package tenure --test stores --locked -- layered::processes:: quorum::processes:: cluster::load:: --nocapture --test-threads 1
 
 # Licences and advisories of the dependencies; needs cargo-deny.
 deny:

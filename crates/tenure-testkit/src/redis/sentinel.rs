@@ -96,7 +96,7 @@ impl Trio {
                     .any(|server| server.port() != port && self.port(server).to_string() == named)
             };
             self.sentinels.iter().all(names_another)
-                && self.master().command(&["ROLE"]).items()[0].text() == "master"
+                && self.master().question(&["ROLE"]).items()[0].text() == "master"
         });
     }
 
@@ -107,7 +107,7 @@ impl Trio {
     pub fn wait_for_successor(&self, port: u16) {
         self.wait_until("a failover", || {
             let master = self.master();
-            master.port() != port && master.command(&["ROLE"]).items()[0].text() == "master"
+            master.port() != port && master.question(&["ROLE"]).items()[0].text() == "master"
         });
     }
 
@@ -154,9 +154,9 @@ impl Trio {
                 && has("flags", "master")
                 && has("port", &self.port(self.master()).to_string())
         };
-        let is_master = |server: &RedisServer| server.command(&["ROLE"]).items()[0].text() == "master";
+        let is_master = |server: &RedisServer| server.question(&["ROLE"]).items()[0].text() == "master";
         let is_synced = |server: &RedisServer| {
-            let role = server.command(&["ROLE"]);
+            let role = server.question(&["ROLE"]);
             let items = role.items();
             items[0].text() == "master" || items[3].text() == "connected"
         };

@@ -187,6 +187,16 @@ impl RedisServer {
         reply.unwrap_or_else(|e| panic!("no reply from redis-server: {e}\n{}", self.log()))
     }
 
+    /// Asks something that changes nothing, and once more if the connection ends: Sentinel ends all those of a server that gets
+    /// another role.
+    ///
+    /// # Panics
+    /// When there is no reply.
+    pub fn question<W: AsRef<[u8]>>(&self, words: &[W]) -> Reply {
+        let reply = self.client().and_then(|mut client| client.command(words));
+        reply.unwrap_or_else(|_| self.command(words))
+    }
+
     /// Stops the process (SIGSTOP): connections stay open and nothing is answered, until [`RedisServer::cont`]. When this returns it
     /// has stopped: a signal that was sent may take a moment to arrive.
     pub fn stop(&self) {

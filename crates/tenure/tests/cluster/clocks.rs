@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_testkit::patience::{PATIENCE, until};
 use tenure_testkit::redis::Cluster;
 
-use crate::scene::{NAME, open, slot, turns, until_waiting};
+use crate::cluster::scene::{NAME, open, slot, turns, until_waiting};
 
 const AHEAD: i64 = 3_600_000_000;
 
@@ -53,7 +53,7 @@ async fn a_request_that_is_sent_on_is_not_late() {
     let away = cluster.another_than(slot);
     away.set_clock_offset(AHEAD);
     let calls = || {
-        let stats = away.command(&["INFO", "commandstats"]).text();
+        let stats = away.question(&["INFO", "commandstats"]).text();
         let calls = |verb: &str| {
             let start = format!("cmdstat_{verb}:calls=");
             let line = stats.lines().find_map(|line| line.strip_prefix(&start).map(str::to_owned));

@@ -6,7 +6,9 @@ use tenure::Domain;
 use tenure_testkit::patience::{PATIENCE, until, until_async};
 use tenure_testkit::redis::Cluster;
 
-use crate::scene::{BACK_AFTER, NAME, key, master, next_grant, open, patient, slot, turns, until_waiting};
+use crate::cluster::scene::{
+    BACK_AFTER, NAME, key, master, next_grant, open, patient, slot, turns, until_waiting,
+};
 
 // B1, R0.5: fault 11. Whoever waits goes on waiting, and whoever holds is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 use tenure::{Degrade, Domain, DomainUrl};
 use tenure_testkit::patience::until_async;
 
-use crate::scene::{NAME, patient};
+use crate::cluster::scene::{NAME, patient};
 
 // R0.2, R0.5: what is not there when the domain is opened is found when it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

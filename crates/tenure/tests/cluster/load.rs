@@ -12,7 +12,7 @@ use tenure_testkit::oracle::{FencedMemory, MemoryLog, Recorder, Report};
 use tenure_testkit::redis::Cluster;
 use tenure_testkit::soak;
 
-use crate::scene::{BACK_AFTER, next_grant, open_with, patient, slot};
+use crate::cluster::scene::{BACK_AFTER, next_grant, open_with, patient, slot};
 
 const CLIENTS: u64 = 6;
 const TASKS: u64 = 2;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tenure::{Domain, ErrorKind};
 use tenure_testkit::patience::{PATIENCE, until};
 
-use crate::scene::{NAME, key, master, open, patient, slot, until_waiting};
+use crate::cluster::scene::{NAME, key, master, open, patient, slot, until_waiting};
 
 /// Waits for the name in the background, and gives it back at once; the fence that it had.
 fn one_turn(domain: &Domain) -> tokio::task::JoinHandle<u64> {
@@ -70,14 +70,14 @@ async fn a_loss_is_told_after_a_move() {
     // A renewal in the ordinary course of things is minutes away.
     let held = domain.lock(NAME).ttl(Duration::from_secs(600)).acquire().await.expect("a cluster");
     until("it is tracked", || {
-        let clients = master(&cluster, NAME).command(&["INFO", "clients"]).text();
+        let clients = master(&cluster, NAME).question(&["INFO", "clients"]).text();
         clients.lines().any(|line| line.starts_with("tracking_clients:") && !line.ends_with(":0"))
             && held.remaining() > Duration::ZERO
     })
     .await;
     let to = cluster.another_than(slot);
     let keys = |node: &tenure_testkit::redis::RedisServer| {
-        let stats = node.command(&["INFO", "stats"]).text();
+        let stats = node.question(&["INFO", "stats"]).text();
         let line = stats.lines().find_map(|line| line.strip_prefix("tracking_total_keys:"));
         line.and_then(|keys| keys.trim().parse::<u64>().ok()).expect("a number")
     };
@@ -97,7 +97,7 @@ async fn a_hand_over_is_one_message() {
     let (one, other) = (open(&cluster).await, open(&cluster).await);
     let node = master(&cluster, NAME);
     let calls = |command: &str| {
-        let stats = node.command(&["INFO", "commandstats"]).text();
+        let stats = node.question(&["INFO", "commandstats"]).text();
         let start = format!("cmdstat_{command}:calls=");
         let line = stats.lines().find_map(|line| line.strip_prefix(&start).map(str::to_owned));
         line.and_then(|line| line.split(',').next()?.parse::<u64>().ok()).unwrap_or(0)

@@ -4,7 +4,7 @@ use tenure::{Domain, Error, ErrorKind, Verdict};
 use tenure_testkit::patience::{until, until_async};
 use tenure_testkit::redis::{Cluster, RedisServer, Reply};
 
-use crate::scene::{NAME, key, patient, slot};
+use crate::cluster::scene::{NAME, key, patient, slot};
 
 async fn refused(url: &str, kind: ErrorKind, parts: &[&str]) -> Error {
     let error = Domain::open(url).await.expect_err("it can't be opened");

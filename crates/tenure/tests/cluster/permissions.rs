@@ -4,7 +4,7 @@ use tenure::Domain;
 use tenure_testkit::patience::until_async;
 use tenure_testkit::redis::Cluster;
 
-use crate::scene::{NAME, key, master, patient, slot, until_waiting};
+use crate::cluster::scene::{NAME, key, master, patient, slot, until_waiting};
 
 /// Keys and channels of the prefix, and the commands of the scripts and of the cluster.
 const NEEDED: &str = "~tenure:* ~{tenure:* &{tenure:* +evalsha +eval +time +get +set +del +exists +pttl +pexpire +zadd +zrem +zrange \

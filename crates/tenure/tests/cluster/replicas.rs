@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::{Domain, ErrorKind};
 
-use crate::scene::{NAME, key, patient, slot, until_waiting};
+use crate::cluster::scene::{NAME, key, patient, slot, until_waiting};
 
 // B1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use tenure::{Attempt, ErrorKind, Verdict};
 use tenure_testkit::patience::{until, until_async};
 use tenure_testkit::redis::RedisServer;
 
-use crate::scene::{NAME, key, master, open, patient, refusals, slot, turns};
+use crate::cluster::scene::{NAME, key, master, open, patient, refusals, slot, turns};
 
 // R2.8, R3.8: all keys and channels of a name are in one slot, and its names are spread over all nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -15,7 +15,7 @@ async fn everything_of_a_name_is_in_one_slot() {
     let cluster = patient();
     let connections = || {
         let count = |node: &RedisServer| {
-            let stats = node.command(&["INFO", "clients"]).text();
+            let stats = node.question(&["INFO", "clients"]).text();
             let line =
                 stats.lines().find_map(|line| line.strip_prefix("connected_clients:").map(str::to_owned));
             line.and_then(|line| line.trim().parse::<u64>().ok()).expect("a number")
@@ -32,7 +32,7 @@ async fn everything_of_a_name_is_in_one_slot() {
             let other = other.clone();
             async move { other.lock(name).acquire().await.expect("a cluster") }
         });
-        crate::scene::until_waiting(&one, name, 1).await;
+        crate::cluster::scene::until_waiting(&one, name, 1).await;
         let (encoded, token) =
             (name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D"), held.token());
         let lock = key(&encoded);

@@ -73,7 +73,7 @@ pub(crate) async fn turns(domains: [&Domain; 2], name: &str, many: usize) -> Fen
 /// How often a command of this kind was refused with this error, on all nodes.
 pub(crate) fn refusals(cluster: &Cluster, code: &str) -> u64 {
     let count = |node: &RedisServer| {
-        let stats = node.command(&["INFO", "errorstats"]).text();
+        let stats = node.question(&["INFO", "errorstats"]).text();
         let line = stats.lines().find_map(|line| line.strip_prefix(&format!("errorstat_{code}:count=")));
         line.and_then(|count| count.trim().parse::<u64>().ok()).unwrap_or(0)
     };

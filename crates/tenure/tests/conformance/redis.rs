@@ -72,7 +72,7 @@ const EVERY: Duration = Duration::from_millis(100);
 
 /// How many scripts clients have called.
 fn scripts_served(server: &RedisServer) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]).text();
+    let stats = server.question(&["INFO", "commandstats"]).text();
     let calls = |line: &str| {
         let counts =
             line.strip_prefix("cmdstat_eval:calls=").or(line.strip_prefix("cmdstat_evalsha:calls="))?;

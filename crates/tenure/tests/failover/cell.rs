@@ -7,7 +7,7 @@ use tenure_testkit::dice::Dice;
 use tenure_testkit::oracle::{Check, Report};
 use tenure_testkit::soak::{self, Crew};
 
-use crate::worker;
+use crate::failover::worker;
 
 const PROCESSES: u64 = 8;
 pub(crate) const TTL: Duration = Duration::from_secs(2);

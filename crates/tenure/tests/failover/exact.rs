@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tenure::Domain;
 use tenure_testkit::redis::{RedisServer, Trio};
 
-use crate::cell::BACK_AFTER;
+use crate::failover::cell::BACK_AFTER;
 
 const TTL: Duration = Duration::from_secs(120);
 

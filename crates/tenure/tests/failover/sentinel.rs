@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tenure_testkit::patience::PATIENCE;
 use tenure_testkit::redis::{RedisServer, Trio};
 
-use crate::cell::{Cell, TTL, pass};
+use crate::failover::cell::{Cell, TTL, pass};
 
 const PLAIN: &str = "";
 const ALL: &str = "&replicas=all";
@@ -31,7 +31,7 @@ fn rejoin(trio: &Trio, server: &RedisServer) {
 
 /// How many scripts a server has executed.
 fn scripts(server: &RedisServer) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]).text();
+    let stats = server.question(&["INFO", "commandstats"]).text();
     let calls = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_eval")?.split("calls=").nth(1));
     calls.filter_map(|calls| calls.split(',').next()?.parse::<u64>().ok()).sum()
 }

@@ -6,7 +6,7 @@ use tenure::Error;
 use tenure_testkit::oracle::FencedFile;
 use tenure_testkit::soak::{self, Task};
 
-pub(crate) const TEST: &str = "worker::a_process_that_works";
+pub(crate) const TEST: &str = "failover::worker::a_process_that_works";
 const NAMES: [&str; 3] = ["orders", "tickets", "seats"];
 const TASKS: u64 = 3;
 /// More than it takes to finish, also without servers.

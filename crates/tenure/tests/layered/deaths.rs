@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tenure::{Attempt, Degrade, Domain, DomainUrl, Ticket};
 
-use crate::scene::{LONG, Machine, NAME, Peer, Scene};
+use crate::layered::scene::{LONG, Machine, NAME, Peer, Scene};
 
 /// Far below the ttl of the dead.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -20,7 +20,7 @@ struct Doomed {
 impl Doomed {
     fn start(url: &DomainUrl, does: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("a test binary"))
-            .args(["--exact", "deaths::a_process_that_dies", "--ignored", "--nocapture"])
+            .args(["--exact", "layered::deaths::a_process_that_dies", "--ignored", "--nocapture"])
             .env("TENURE_LAYERED_URL", url.to_string())
             .env("TENURE_LAYERED_DOES", does)
             .stdout(Stdio::piped())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::{Attempt, Degrade, Domain, ErrorKind, Release};
 use tenure_testkit::redis::{Fault, named};
 
-use crate::scene::{LONG, NAME, Scene};
+use crate::layered::scene::{LONG, NAME, Scene};
 
 // R0.2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@ use tenure::{Degrade, Domain, Release};
 use tenure_testkit::patience::until;
 use tenure_testkit::redis::{Fault, Step, named};
 
-use crate::scene::{LONG, NAME, Scene};
+use crate::layered::scene::{LONG, NAME, Scene};
 
 const KEY: &str = "tenure:orders/42";
 /// Longer than Redis may be silent here, shorter than an acquire is good for.

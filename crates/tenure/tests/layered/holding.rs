@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tenure::{Degrade, LossKind, Release};
 use tenure_testkit::patience::until;
 
-use crate::scene::{NAME, Scene};
+use crate::layered::scene::{NAME, Scene};
 
 const TTL: Duration = Duration::from_secs(2);
 

@@ -7,7 +7,7 @@ use tenure_testkit::dice::Dice;
 use tenure_testkit::oracle::{MemoryLog, Recorder, Report};
 use tenure_testkit::redis::Proxy;
 
-use crate::scene::{LONG, Machine, NAME, Scene};
+use crate::layered::scene::{LONG, Machine, NAME, Scene};
 
 /// A client on another machine.
 async fn elsewhere(scene: &Scene, machine: &Machine, degrade: Degrade) -> Domain {

@@ -6,7 +6,7 @@ use tenure::{Degrade, Domain, Error, ErrorKind};
 use tenure_testkit::patience::until;
 use tenure_testkit::redis::{Fault, Proxy, named};
 
-use crate::scene::{LONG, Scene};
+use crate::layered::scene::{LONG, Scene};
 
 // R0.2, R0.5
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,7 +25,7 @@ async fn with_redis_away_it_opens_only_if_it_may_degrade() {
     guard.release().await.expect("to release");
     assert_eq!(domain.health().await.expect("the directory is there").warnings.len(), 1);
     scene.server.restart();
-    let peer = crate::scene::Peer { domain, proxy };
+    let peer = crate::layered::scene::Peer { domain, proxy };
     drop(peer.acquire_both(fence).await);
     assert!(peer.domain.health().await.expect("both are there").warnings.is_empty());
 }
@@ -40,7 +40,7 @@ async fn a_loss_is_told_by_a_server_that_was_away_at_first() {
     let url = scene.url(&proxy, Degrade::Allow, 10 * LONG);
     let domain = Domain::open(url).await.expect("the directory is there");
     scene.server.restart();
-    let peer = crate::scene::Peer { domain, proxy };
+    let peer = crate::layered::scene::Peer { domain, proxy };
     peer.acquire_both(0).await.release().await.expect("to release");
     let before = peer.domain.metrics().renewals;
     let guard = peer.acquire().await;
@@ -101,5 +101,5 @@ async fn a_failed_attempt_is_everyones_and_the_next_one_succeeds() {
     for answer in callers(&never).await {
         assert!(!answer.expect("the next attempt succeeds"));
     }
-    drop(crate::scene::Peer { domain: allow, proxy }.acquire_both(0).await);
+    drop(crate::layered::scene::Peer { domain: allow, proxy }.acquire_both(0).await);
 }

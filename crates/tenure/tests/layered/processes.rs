@@ -15,7 +15,7 @@ use tenure_testkit::soak::{self, Crew};
 
 use self::entries::Entries;
 use self::worker::{NAMES, Resource};
-use crate::scene::{Peer, Scene};
+use crate::layered::scene::{Peer, Scene};
 
 const PROCESSES: usize = 8;
 /// So many of these begin without Redis, two of each kind.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::{Degrade, Domain};
 use tenure_testkit::redis::Trio;
 
-use crate::scene::{Machine, NAME};
+use crate::layered::scene::{Machine, NAME};
 
 // R0.2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

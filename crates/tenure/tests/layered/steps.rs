@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tenure::{Attempt, Degrade, Domain};
 use tenure_testkit::redis::{Fault, Proxy, named};
 
-use crate::scene::Scene;
+use crate::layered::scene::Scene;
 
 /// What is free before this is over was given back, and did not expire.
 const TTL: Duration = Duration::from_secs(60);

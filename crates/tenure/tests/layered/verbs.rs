@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::{Degrade, Domain, Guard, LossKind, Release};
 
-use crate::scene::{LONG, NAME, Peer, Scene};
+use crate::layered::scene::{LONG, NAME, Peer, Scene};
 
 /// Two processes of a machine, and what becomes of Redis between their acts.
 struct Stage {

@@ -3,7 +3,7 @@
 use tenure::Degrade;
 use tenure_testkit::warnings::Warnings;
 
-use crate::scene::{LONG, Scene};
+use crate::layered::scene::{LONG, Scene};
 
 /// What was said of the outer store.
 fn told(log: &Warnings) -> Vec<String> {

@@ -6,7 +6,7 @@ use tenure::{Domain, DomainUrl, LossKind, Release};
 use tenure_testkit::patience::until;
 use tenure_testkit::redis::{Fault, named};
 
-use crate::scene::{KEY, LONG, NAME, Scene};
+use crate::quorum::scene::{KEY, LONG, NAME, Scene};
 
 const TTL: Duration = Duration::from_secs(2);
 

@@ -3,7 +3,7 @@
 use tenure::{Capability, Domain, ErrorKind};
 use tenure_testkit::redis::RedisServer;
 
-use crate::scene::{LONG, NAME, Scene, url};
+use crate::quorum::scene::{LONG, NAME, Scene, url};
 
 // R0.5, R0.6: the error says of each server what happened, and no password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

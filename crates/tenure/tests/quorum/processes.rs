@@ -8,7 +8,7 @@ use tenure_testkit::dice::Dice;
 use tenure_testkit::oracle::{FencedFile, Recorder, Report};
 use tenure_testkit::soak::{self, Crew, Task};
 
-use crate::scene::Scene;
+use crate::quorum::scene::Scene;
 
 const PROCESSES: usize = 8;
 const TASKS: u64 = 4;
@@ -23,7 +23,7 @@ fn one_holder_whatever_happens_to_a_minority() {
     let seed = soak::seed("a minority harmed");
     let scene = Scene::new(5);
     let url = scene.url(TTL);
-    let mut crew = Crew::new("processes::a_process_that_works", seed);
+    let mut crew = Crew::new("quorum::processes::a_process_that_works", seed);
     for number in 0..PROCESSES {
         crew.start(&format!("p{number}-0"), &url);
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tenure::Domain;
 use tenure_testkit::patience::until;
 
-use crate::scene::{KEY, LONG, NAME, Scene};
+use crate::quorum::scene::{KEY, LONG, NAME, Scene};
 
 fn wait_for(domain: &Domain) -> tokio::task::JoinHandle<tenure::Guard> {
     let lock = domain.lock(NAME);

@@ -3,7 +3,7 @@
 use tenure::ErrorKind;
 use tenure_testkit::redis::{Fault, Step};
 
-use crate::waiting::scene::{
+use crate::redis::waiting::scene::{
     BEATS, FENCE, KEY, LONG, NAME, Peer, QUEUE, Scene, eventually, granted, is_acquire,
 };
 

@@ -11,7 +11,7 @@ mod reconnect;
 
 use tenure::{Guard, LossKind};
 
-use crate::waiting::scene::{LONG, Peer, SOON, soon};
+use crate::redis::waiting::scene::{LONG, Peer, SOON, soon};
 
 /// A lease whose key the server tracks.
 async fn hold_tracked(peer: &Peer) -> Guard {

@@ -104,7 +104,7 @@ fn replicas() {
     let port = master.server().port().to_string();
     let replica = RedisServer::builder().config("replicaof", &format!("127.0.0.1 {port}")).start();
     eventually("the replica is there", || {
-        master.server().command(&["INFO", "replication"]).text().contains("state=online")
+        master.server().question(&["INFO", "replication"]).text().contains("state=online")
     });
 
     let report = doctor_at(&master, &replica.url());
@@ -130,7 +130,7 @@ fn replicas() {
 
     replica.kill();
     eventually("the master notices", || {
-        master.server().command(&["INFO", "replication"]).text().contains("connected_slaves:0")
+        master.server().question(&["INFO", "replication"]).text().contains("connected_slaves:0")
     });
     let report = doctor(&master);
     assert_eq!((report.verdict("replicas"), report.verdict("lease"), report.code), ("unfit", "unfit", 1));

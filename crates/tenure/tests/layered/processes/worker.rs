@@ -10,7 +10,7 @@ use tenure::Error;
 use tenure_testkit::oracle::{Counter, FencedFile};
 use tenure_testkit::soak::{self, Task};
 
-pub(super) const TEST: &str = "processes::worker::a_process_that_works";
+pub(super) const TEST: &str = "layered::processes::worker::a_process_that_works";
 pub(super) const NAMES: [&str; 2] = ["orders", "tickets"];
 /// More than it takes to finish, also without Redis.
 const LONGEST_END: Duration = Duration::from_secs(20);

@@ -10,7 +10,7 @@ use tenure_testkit::redis::{Fault, Proxy, RedisServer};
 use tokio::sync::Semaphore;
 
 use super::operation::{ALL, Cell, Operation, in_the_end};
-use crate::hygiene::traces::until_clean;
+use crate::redis::hygiene::traces::until_clean;
 
 /// How the clients of a table are, and what they may do about a fault.
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@ use tenure_testkit::redis::{Proxy, RedisServer, Step};
 use tokio::runtime::Handle;
 
 use super::traces::{all_keys, until_clean};
-use crate::answers::operation::Operation;
+use crate::redis::answers::operation::Operation;
 
 const DAY: i64 = 86_400_000;
 const MINUTE: i64 = 60_000;
@@ -140,7 +140,7 @@ async fn a_list_of_many_names_asks_in_batches() {
     // From here on the scripts are known.
     assert_eq!(watcher.list("orders/00").await.expect("it runs").len(), 10);
     let count = |section: &str, field: &str| -> i64 {
-        let info = server.command(&["INFO", section]).text();
+        let info = server.question(&["INFO", section]).text();
         let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         value.expect("a field of INFO").parse().expect("a number")
     };

@@ -60,7 +60,12 @@ fn a_process_that_uses_many_names() {
 fn what_is_remembered_does_not_grow_with_names() {
     let server = RedisServer::start();
     let output = Command::new(std::env::current_exe().expect("a test binary"))
-        .args(["--exact", "hygiene::memory::a_process_that_uses_many_names", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "redis::hygiene::memory::a_process_that_uses_many_names",
+            "--ignored",
+            "--nocapture",
+        ])
         .env("TENURE_MEMORY_URL", server.url())
         .output()
         .expect("a process");

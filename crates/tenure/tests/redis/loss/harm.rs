@@ -3,7 +3,7 @@
 use tenure::{ErrorKind, LossKind};
 
 use super::{hold_tracked, told};
-use crate::waiting::scene::{FENCE, KEY, Scene, eventually, soon};
+use crate::redis::waiting::scene::{FENCE, KEY, Scene, eventually, soon};
 
 // R3.1, R3.2
 #[tokio::test]

@@ -6,7 +6,7 @@ use tenure::{LossKind, Release};
 use tenure_testkit::redis::Proxy;
 
 use super::{hold_tracked, told};
-use crate::waiting::scene::{KEY, NAME, Scene, eventually, granted, soon};
+use crate::redis::waiting::scene::{KEY, NAME, Scene, eventually, granted, soon};
 
 const SHORT: Duration = Duration::from_millis(600);
 

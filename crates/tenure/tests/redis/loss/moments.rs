@@ -3,7 +3,7 @@
 use tenure::{Guard, LossKind};
 
 use super::{hold_many_tracked, hold_tracked, told};
-use crate::waiting::scene::{KEY, LONG, NAME, Scene, granted, soon};
+use crate::redis::waiting::scene::{KEY, LONG, NAME, Scene, granted, soon};
 
 async fn is_told_of_deletion(scene: &Scene, guard: &Guard) {
     assert!(guard.is_held());

@@ -7,7 +7,7 @@ use tenure::Guard;
 use tenure_testkit::redis::Step;
 
 use super::hold_tracked;
-use crate::waiting::scene::{KEY, Peer, Scene, eventually, granted, is_acquire, is_renewal};
+use crate::redis::waiting::scene::{KEY, Peer, Scene, eventually, granted, is_acquire, is_renewal};
 
 /// Touches the key; the holder has renewed as often as said until then, and once for that.
 async fn has_renewed_only(scene: &Scene, peer: &Peer, guard: &Guard, renewals: u64) {

@@ -6,7 +6,7 @@ use tenure::LossKind;
 use tenure_testkit::redis::{Fault, Step};
 
 use super::{hold_many_tracked, hold_tracked, told};
-use crate::waiting::scene::{KEY, Scene, eventually, is_renewal, soon};
+use crate::redis::waiting::scene::{KEY, Scene, eventually, is_renewal, soon};
 
 // R3.4: tracked again, and not only verified.
 #[tokio::test]

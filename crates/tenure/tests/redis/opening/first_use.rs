@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::{Domain, ErrorKind};
 use tenure_testkit::redis::{Fault, Proxy, RedisServer, named};
 
-use crate::hygiene::traces::{keys, until_clean};
+use crate::redis::hygiene::traces::{keys, until_clean};
 
 /// Callers that each want a name of their own, at the same time; what each was told.
 async fn callers(domain: &Domain, count: usize) -> Vec<Result<(), tenure::Error>> {

@@ -6,7 +6,7 @@ use tenure::{Domain, Error, ErrorKind};
 use tenure_testkit::patience::{PATIENCE, until};
 use tenure_testkit::redis::RedisServer;
 
-use crate::hygiene::traces::until_clean;
+use crate::redis::hygiene::traces::until_clean;
 
 /// More than a busy machine takes for what takes milliseconds, and less than the timeout that is not to be waited for.
 const AT_ONCE: Duration = Duration::from_secs(10);

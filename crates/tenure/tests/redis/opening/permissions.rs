@@ -6,7 +6,7 @@ use tenure::{Domain, Error, Release};
 use tenure_testkit::patience::until;
 use tenure_testkit::redis::RedisServer;
 
-use crate::hygiene::traces::until_clean;
+use crate::redis::hygiene::traces::until_clean;
 
 /// Keys and channels of the prefix, and the commands of the scripts. With them everything works, and nothing is warned of.
 const NEEDED: [&str; 30] = [

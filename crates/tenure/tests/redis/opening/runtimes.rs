@@ -10,7 +10,7 @@ use tenure_testkit::patience::until;
 use tenure_testkit::redis::{Fault, Proxy, RedisServer, Step, named};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::hygiene::traces::{until_clean, until_renewed};
+use crate::redis::hygiene::traces::{until_clean, until_renewed};
 
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")

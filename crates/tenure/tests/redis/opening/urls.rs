@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tenure::{Attempt, Domain, Error, ErrorKind};
 use tenure_testkit::redis::{Builder, RedisServer};
 
-use crate::hygiene::traces::{all_keys, keys};
+use crate::redis::hygiene::traces::{all_keys, keys};
 
 /// No message may show it.
 const PASSWORD: &str = "open-sesame-7";

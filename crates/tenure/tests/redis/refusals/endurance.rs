@@ -7,7 +7,7 @@ use tenure::{Domain, Error, ErrorKind, Guard, Release};
 use tenure_testkit::patience::until;
 use tenure_testkit::redis::RedisServer;
 
-use crate::hygiene::traces::{until_clean, until_renewed};
+use crate::redis::hygiene::traces::{until_clean, until_renewed};
 
 /// Longer than any refusal here: a loss would be a false one.
 const TTL: Duration = Duration::from_secs(9);

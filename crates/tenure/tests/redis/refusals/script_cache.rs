@@ -9,7 +9,7 @@ use tenure_testkit::patience::until;
 use tenure_testkit::redis::RedisServer;
 
 use super::endurance::acquire;
-use crate::hygiene::traces::until_clean;
+use crate::redis::hygiene::traces::until_clean;
 
 // Every operation finds an empty cache.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,7 +47,7 @@ async fn scripts_are_forgotten_between_any_two_operations() {
     assert_eq!(domain.break_lock("orders/42", &holder).await.expect("break"), Release::Done);
     drop((guard, newer));
     until_clean(&server).await;
-    let refusals = server.command(&["INFO", "errorstats"]).text();
+    let refusals = server.question(&["INFO", "errorstats"]).text();
     let refusals = refusals.lines().find_map(|line| line.strip_prefix("errorstat_NOSCRIPT:count="));
     let refusals: u32 = refusals.expect("some were refused").trim().parse().expect("a number");
     assert!(refusals >= 11, "every operation found an empty cache, not {refusals}");

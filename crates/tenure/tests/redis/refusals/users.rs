@@ -4,7 +4,7 @@ use tenure::{Domain, Error, ErrorKind};
 use tenure_testkit::redis::RedisServer;
 
 use super::endurance::Refusal;
-use crate::hygiene::traces::keys;
+use crate::redis::hygiene::traces::keys;
 
 /// The user has a password which no message may show.
 const PASSWORD: &str = "open-sesame-7";

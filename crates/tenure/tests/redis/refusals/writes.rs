@@ -5,7 +5,7 @@ use tenure_testkit::patience::until;
 use tenure_testkit::redis::RedisServer;
 
 use super::endurance::{Refusal, acquire};
-use crate::hygiene::traces::{keys, until_clean};
+use crate::redis::hygiene::traces::{keys, until_clean};
 
 const UNAVAILABLE: Refusal =
     Refusal { kind: ErrorKind::Unavailable, says: &[], is_asked_again: false, spares_holders: false };
@@ -79,7 +79,7 @@ async fn a_server_that_can_not_save() {
     let save = |expected: &str| {
         server.command(&["BGSAVE"]);
         let status = format!("rdb_last_bgsave_status:{expected}");
-        while !server.command(&["INFO", "persistence"]).text().contains(&status) {
+        while !server.question(&["INFO", "persistence"]).text().contains(&status) {
             std::thread::yield_now();
             server.command(&["BGSAVE"]);
         }

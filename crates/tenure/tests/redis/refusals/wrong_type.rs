@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::{Domain, Error, ErrorKind};
 use tenure_testkit::redis::RedisServer;
 
-use crate::hygiene::traces::all_keys;
+use crate::redis::hygiene::traces::all_keys;
 
 fn check(error: &Error) {
     assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");

@@ -102,7 +102,7 @@ async fn a_sentinel_that_is_behind_is_left() {
     let begin = Instant::now();
     until_used(&domain, new, || {
         // It is demoted in the end, which everyone notices.
-        let role = old.command(&["ROLE"]).items()[0].text();
+        let role = old.question(&["ROLE"]).items()[0].text();
         assert_eq!(role, "master", "not heard of within {:?}", begin.elapsed());
     })
     .await;

@@ -139,7 +139,7 @@ async fn an_ordered_failover_is_heard_of() {
             assert!(guard.fence() > last, "{:?} after {last:?}", guard.fence());
             last = guard.fence();
             is_followed = trio.master().command(&["EXISTS", "tenure:orders/42"]).int() == 1;
-            let role = old.command(&["ROLE"]).items()[0].text();
+            let role = old.question(&["ROLE"]).items()[0].text();
             assert_eq!(
                 role,
                 "master",

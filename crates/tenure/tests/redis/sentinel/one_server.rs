@@ -6,7 +6,7 @@ use tenure::{Domain, Error};
 use tenure_testkit::patience::until;
 use tenure_testkit::redis::{Proxy, RedisServer};
 
-use crate::hygiene::traces::until_clean;
+use crate::redis::hygiene::traces::until_clean;
 
 fn replica_of(master: &RedisServer) -> RedisServer {
     let at = format!("127.0.0.1 {}", master.port());
@@ -15,7 +15,7 @@ fn replica_of(master: &RedisServer) -> RedisServer {
 
 /// Waits until so many follow, and acknowledge.
 async fn until_online(master: &RedisServer, replicas: usize) {
-    let follow = || master.command(&["INFO", "replication"]).text().matches("state=online").count();
+    let follow = || master.question(&["INFO", "replication"]).text().matches("state=online").count();
     until("replicas are online", || follow() == replicas).await;
     let mut client = master.client().expect("a connection");
     client.command(&["SET", "a", "1"]).expect("a server");

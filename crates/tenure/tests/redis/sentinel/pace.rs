@@ -10,7 +10,7 @@ use tenure_testkit::soak;
 const TASKS: usize = 64;
 
 fn field(server: &RedisServer, section: &str, field: &str) -> u64 {
-    let info = server.command(&["INFO", section]).text();
+    let info = server.question(&["INFO", section]).text();
     let value = info.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("0");
     value.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0)
 }

@@ -6,7 +6,7 @@ use tenure::{Domain, ErrorKind, Guard};
 use tenure_testkit::patience::{PATIENCE, until};
 use tenure_testkit::redis::{RedisServer, Trio};
 
-use crate::hygiene::traces::{until_clean, until_renewed};
+use crate::redis::hygiene::traces::{until_clean, until_renewed};
 
 const TTL: Duration = Duration::from_secs(2);
 

@@ -7,7 +7,7 @@ use tenure_testkit::patience::{PATIENCE, until};
 use tenure_testkit::redis::Trio;
 
 use super::pace::waits;
-use crate::hygiene::traces::{keys, until_clean};
+use crate::redis::hygiene::traces::{keys, until_clean};
 
 const NAME: &str = "orders/42";
 

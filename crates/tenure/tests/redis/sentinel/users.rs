@@ -7,7 +7,7 @@ use tenure_testkit::patience::{PATIENCE, until};
 use tenure_testkit::redis::{Fault, Proxy, RedisServer, Trio, named};
 use tenure_testkit::warnings::Warnings;
 
-use crate::hygiene::traces::until_clean;
+use crate::redis::hygiene::traces::until_clean;
 
 /// What one server needs, as docs/backends/redis.md says.
 const COMMANDS: &str = "+evalsha +eval +time +get +set +del +exists +pttl +pexpire +zadd +zrem +zrange +zrevrange +zrank +zscore +zcard \

@@ -17,11 +17,11 @@ fn replica_of(master: &RedisServer) -> RedisServer {
 }
 
 async fn until_followed(master: &RedisServer) {
-    eventually(async || master.command(&["INFO", "replication"]).text().contains("state=online")).await;
+    eventually(async || master.question(&["INFO", "replication"]).text().contains("state=online")).await;
 }
 
 fn role(server: &RedisServer) -> String {
-    server.command(&["ROLE"]).items()[0].text()
+    server.question(&["ROLE"]).items()[0].text()
 }
 
 fn has_beat(server: &RedisServer, ending: &str) -> bool {
@@ -31,7 +31,7 @@ fn has_beat(server: &RedisServer, ending: &str) -> bool {
 
 /// How often a command was executed.
 fn calls(server: &RedisServer, command: &str) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]).text();
+    let stats = server.question(&["INFO", "commandstats"]).text();
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
     line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
 }

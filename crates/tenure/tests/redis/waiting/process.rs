@@ -18,7 +18,7 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn acquiring(url: &str, label: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("a test binary"))
-            .args(["--exact", "waiting::process::a_process_that_acquires", "--ignored", "--nocapture"])
+            .args(["--exact", "redis::waiting::process::a_process_that_acquires", "--ignored", "--nocapture"])
             .env("TENURE_PROCESS_URL", url)
             .env("TENURE_PROCESS_LABEL", label)
             .stdin(Stdio::piped())

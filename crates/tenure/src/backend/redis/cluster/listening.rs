@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(node.command(&follow).text(), "OK");
         until("it is left", || !channels.stands(&name)).await;
         let attempts = || {
-            let stats = node.command(&["INFO", "stats"]).text();
+            let stats = node.question(&["INFO", "stats"]).text();
             let line = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
             line.expect("a counter").trim().parse::<u64>().expect("a number")
         };

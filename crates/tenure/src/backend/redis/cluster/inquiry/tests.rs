@@ -40,7 +40,7 @@ fn router(nodes: [&RedisServer; 2]) -> Arc<Router> {
 
 /// How often it said who has which slots.
 fn times_asked(node: &RedisServer) -> String {
-    let stats = node.command(&["INFO", "commandstats"]).text();
+    let stats = node.question(&["INFO", "commandstats"]).text();
     let line = stats.lines().find(|line| line.starts_with("cmdstat_cluster|slots:"));
     line.and_then(|line| line.split(',').next()).unwrap_or_default().to_owned()
 }
