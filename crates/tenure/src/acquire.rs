@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::backend::{Answer, Backend};
-use crate::backoff::Backoff;
+use crate::backoff::Attempts;
 use crate::bid::Bid;
 use crate::claim::Claim;
 use crate::client::Client;
@@ -270,18 +270,16 @@ pub(crate) async fn ask_store(
     give_up: Moment,
     op: impl Fn(&Bid, u64) -> Op,
 ) -> Result<(Reply, Moment), Error> {
-    let mut backoff = Backoff::new();
+    let mut attempts = Attempts::until(give_up);
     loop {
         let error = match send(client, name, bid, give_up, &op).await {
             Ok((Reply::TooLate, _)) => {
-                Error::unavailable("requests reach the store too late to be executed; try again")
+                Error::not_yet("requests reach the store too late to be executed; try again")
             }
-            Err(error) if error.is_worth_asking_again() => error,
+            Err(error) => error,
             answer => return answer,
         };
-        if !client.waits_again(&mut backoff, give_up).await {
-            return Err(error);
-        }
+        attempts.again(&client.clock, error).await?;
     }
 }
 

@@ -1,7 +1,10 @@
-//! The pauses between one attempt and the next: doubling, bounded, and never the same for two who began together (R2.3).
+//! Asking again: how often, and for how long. Pauses double, are bounded, and are never the same for two who began together (R2.3).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
+
+use crate::clock::{Clock, Moment};
+use crate::error::Error;
 
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(500);
@@ -31,9 +34,49 @@ pub(crate) fn jittered(length: Duration) -> Duration {
     length / 2 + length / 2 * u32::try_from(share).unwrap_or(0) / 1_000
 }
 
+/// Attempts at one request, until a moment at the most.
+pub(crate) struct Attempts {
+    pub(crate) give_up: Moment,
+    backoff: Backoff,
+    /// Why the last one failed.
+    why: Option<Error>,
+}
+
+impl Attempts {
+    pub(crate) fn until(give_up: Moment) -> Self {
+        Attempts { give_up, backoff: Backoff::new(), why: None }
+    }
+
+    /// Waits before it is asked again (R2.3).
+    ///
+    /// # Errors
+    /// At once, when that is of no use or there is no time left for it: with the error to return. One whose time was over says less than
+    /// the one before it, whose time was not.
+    pub(crate) async fn again(&mut self, clock: &Clock, error: Error) -> Result<(), Error> {
+        if !error.is_worth_asking_again() {
+            return Err(error);
+        }
+        let now = clock.now();
+        let error = match self.why.take() {
+            Some(why) if now >= self.give_up => why.half_way(),
+            _ => error,
+        };
+        let again = now + self.backoff.pause();
+        if again >= self.give_up {
+            return Err(error);
+        }
+        self.why = Some(error);
+        clock.sleep_until(again).await;
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::manual_clock::ManualClock;
 
     // R2.3
     #[test]
@@ -47,5 +90,23 @@ mod tests {
         }
         let first: Vec<_> = (0..20).map(|_| Backoff::new().pause()).collect();
         assert!(first.iter().any(|pause| *pause != first[0]), "all clients would come back at once");
+    }
+
+    // R2.3: an attempt that was cut short does not hide why the ones before it failed.
+    #[tokio::test]
+    async fn the_error_is_that_of_an_attempt_that_had_its_time() {
+        let time = Arc::new(ManualClock::new());
+        let clock = Clock::Manual(Arc::clone(&time));
+        let mut attempts = Attempts::until(clock.now() + LONGEST);
+        let refused = || Error::not_yet("slot 7 is being moved");
+        let (again, ()) = tokio::join!(attempts.again(&clock, refused()), time.advance(LONGEST));
+        again.expect("there is time for another");
+        let error =
+            attempts.again(&clock, Error::unanswered("no answer within 2 ms")).await.expect_err("late");
+        assert_eq!(error.to_string(), refused().to_string());
+        assert!(error.may_have_run(), "the last one may have");
+        let mut attempts = Attempts::until(clock.now());
+        let error = attempts.again(&clock, Error::unanswered("no answer")).await.expect_err("late");
+        assert_eq!(error.to_string(), "no answer", "there was no other");
     }
 }

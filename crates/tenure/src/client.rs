@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::backend::{Answer, Backend, Grant, Pending, Sink};
-use crate::backoff::Backoff;
+use crate::backoff::Attempts;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::keeper;
@@ -211,28 +211,13 @@ impl Client {
         timeout: Duration,
         mut ask: impl FnMut() -> Pending<T>,
     ) -> Result<T, Error> {
-        let mut backoff = Backoff::new();
-        let give_up = self.clock.now() + timeout;
+        let mut attempts = Attempts::until(self.clock.now() + timeout);
         loop {
-            let answer = self.in_time(give_up, ask()).await;
-            match answer {
-                Err(error) if error.is_worth_asking_again() => {
-                    if !self.waits_again(&mut backoff, give_up).await {
-                        return Err(error);
-                    }
-                }
+            match self.in_time(attempts.give_up, ask()).await {
+                Err(error) => attempts.again(&self.clock, error).await?,
                 answer => return answer,
             }
         }
-    }
-
-    /// Waits before something is asked again; false, at once, when there is no time left for that (R2.3).
-    pub(crate) async fn waits_again(&self, backoff: &mut Backoff, give_up: Moment) -> bool {
-        let again = self.clock.now() + backoff.pause();
-        if again < give_up {
-            self.clock.sleep_until(again).await;
-        }
-        again < give_up
     }
 
     /// Runs `work` on the store until `give_up` at most.

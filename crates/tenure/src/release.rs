@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::acquire::SLACK;
 use crate::backend::{Answer, Backend, Pending};
-use crate::backoff::Backoff;
+use crate::backoff::{Attempts, Backoff};
 use crate::client::Client;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
@@ -136,20 +136,17 @@ impl Returning {
     /// Waits for the store's answer.
     async fn finish(mut self, timeout: Duration, was_unanswered: &mut bool) -> Result<Release, Error> {
         let client = Arc::clone(&self.client);
-        let mut backoff = Backoff::new();
-        let give_up = client.clock.now() + timeout;
+        let mut attempts = Attempts::until(client.clock.now() + timeout);
         loop {
             let answer = self.send();
-            let answer = client.in_time(give_up, self.sent(answer)).await;
+            let answer = client.in_time(attempts.give_up, self.sent(answer)).await;
             match answer {
                 // Nothing was told, and its time is not over: what ended it was our own release, which was not answered.
                 Ok(_) if *was_unanswered && self.turn.lease.loss().is_none() => return Ok(Release::Done),
                 Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply)),
                 Err(error) => {
                     *was_unanswered |= error.may_have_run();
-                    if !error.is_worth_asking_again() || !client.waits_again(&mut backoff, give_up).await {
-                        return Err(error);
-                    }
+                    attempts.again(&client.clock, error).await?;
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Domain;
 use crate::acquire::unexpected;
 use crate::backend::Answer;
-use crate::backoff::Backoff;
+use crate::backoff::Attempts;
 use crate::bid::Bid;
 use crate::claim::Claim;
 use crate::error::Error;
@@ -116,17 +116,15 @@ impl Domain {
         let (client, backend) = (&self.client, self.client.backend().await?);
         // Of the range, the turns up to the ticket's fence were used, and none after it.
         let op = Op::Release { token: ticket.token.clone(), used: ticket.fence.get() };
-        let (mut backoff, mut was_unanswered) = (Backoff::new(), false);
-        let give_up = client.clock.now() + self.terms.timeout();
+        let mut attempts = Attempts::until(client.clock.now() + self.terms.timeout());
+        let mut was_unanswered = false;
         loop {
-            match client.in_time(give_up, backend.execute(&ticket.name, op.clone())).await {
+            match client.in_time(attempts.give_up, backend.execute(&ticket.name, op.clone())).await {
                 Ok(_) if was_unanswered => return Ok(Release::Done),
                 Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply)),
                 Err(error) => {
                     was_unanswered |= error.may_have_run();
-                    if !error.is_worth_asking_again() || !client.waits_again(&mut backoff, give_up).await {
-                        return Err(error);
-                    }
+                    attempts.again(&client.clock, error).await?;
                 }
             }
         }
