@@ -42,12 +42,12 @@ examples:
 tests_of = $(addprefix --test ,$(sort $(notdir $(basename $(wildcard crates/$(1)/tests/*.rs)) \
   $(patsubst %/main.rs,%,$(wildcard crates/$(1)/tests/*/main.rs)))))
 
-# Permuted schedules: the crate once more, and nothing that it depends on, with a mutex of the model in place of the real one. Clippy is
-# the compiler here, so that it is looked at as well.
+# Permuted schedules: the tests of the library once more, with a mutex of the model in place of the real one. All that it depends on is as
+# the other tests built it.
 schedules:
 	@mkdir -p target
-	RUSTC_WORKSPACE_WRAPPER="$$(rustc --print sysroot)/bin/clippy-driver" cargo rustc --package tenure --lib --profile test --locked \
-	  --message-format json-render-diagnostics -- --cfg shuttle --deny warnings >target/schedules.json
+	RUSTC_WORKSPACE_WRAPPER="$$PWD/.ci/rustc-for-schedules" cargo test --package tenure --package tenure-cli --lib --no-run --locked \
+	  --message-format json-render-diagnostics >target/schedules.json
 	cd crates/tenure && "$$(sed --quiet 's/.*"executable":"\([^"]*\)".*/\1/p' ../../target/schedules.json)" schedules
 
 docs:
