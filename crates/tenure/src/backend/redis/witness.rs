@@ -7,7 +7,7 @@
 //! releaser, and a renewal never shortens).
 //!
 //! That holds within one run of one server, so there is one witness for each connection of the commands, and it must find the same run
-//! at the other end. Where it can't know that, or can't connect, it waits on the connection of the commands.
+//! at the other end. Where it can't know that, or can't connect for a while, it waits on the connection of the commands.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +19,7 @@ use redis::{Cmd, Pipeline, PushKind, Value};
 use super::connect::Connector;
 use super::link::Line;
 use super::server::{Server, string};
+use crate::backoff::Backoff;
 use crate::error::Error;
 
 /// One for each connection of the commands.
@@ -100,7 +101,17 @@ impl Witness {
         // It could never be known to lead to the same run.
         self.server.run_id.as_ref()?;
         if wire.as_ref().is_none_or(|wire| wire.is_broken.load(Ordering::Acquire)) {
-            *wire = tokio::time::timeout(patience, self.connect(connector)).await.ok().flatten();
+            // A second attempt is better than to hold up all others on the connection of the commands.
+            let connecting = async {
+                let mut backoff = Backoff::new();
+                loop {
+                    match self.connect(connector).await {
+                        Some(wire) => return wire,
+                        None => tokio::time::sleep(backoff.pause()).await,
+                    }
+                }
+            };
+            *wire = tokio::time::timeout(patience / 2, connecting).await.ok();
         }
         wire.as_ref()
     }
