@@ -96,7 +96,7 @@ async fn passwords_are_for_servers_and_for_sentinels() {
 async fn tls_is_for_both() {
     let trio = Trio::builder().tls().start();
     // A busy machine takes its time to encrypt.
-    let url = format!("{}?timeout=20s&tls_ca={}", trio.url(), trio.ca_path().display());
+    let url = format!("{}?ttl=40s&timeout=20s&tls_ca={}", trio.url(), trio.ca_path().display());
     let domain = Domain::open(&url).await.expect("one authority for all");
     domain.lock("orders/42").run(async |_| ()).await.expect("a master");
     refused(&trio.url(), ErrorKind::Unavailable, &["no sentinel names", "can't be reached"]).await;
