@@ -13,7 +13,7 @@ use tenure::{Domain, Status};
 use tenure_testkit::redis::{RedisServer, Reply};
 
 /// Longer than anything takes on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until it is so.
 #[track_caller]

@@ -334,7 +334,7 @@ fn a_full_screen_program_works_after_a_wait() {
     is_drawn(&terminal);
     holder.signal(Signal::TERM);
     holder.finish();
-    eventually("it draws", || terminal.shown().contains("size 30 100"));
+    terminal.shows("size 30 100");
     // Its first act is to go to the other screen.
     let shown = terminal.shown();
     let start = shown.find("\x1b[?1049h").expect("xterm has another screen");
