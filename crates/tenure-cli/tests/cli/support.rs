@@ -13,14 +13,22 @@ use tenure::{Domain, Status};
 use tenure_testkit::redis::{RedisServer, Reply};
 
 /// Longer than anything takes on a machine that is busy with other tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until it is so.
 #[track_caller]
-pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    eventually_or(is_so, || what.to_owned());
+}
+
+/// The same; what is missing is said when it is.
+#[track_caller]
+pub(crate) fn eventually_or(mut is_so: impl FnMut() -> bool, missing: impl FnOnce() -> String) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        if start.elapsed() >= PATIENCE {
+            panic!("not within {PATIENCE:?}: {}", missing());
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
 }

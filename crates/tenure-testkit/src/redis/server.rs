@@ -161,17 +161,17 @@ impl RedisServer {
     /// # Errors
     /// When it does not accept.
     pub fn client(&self) -> io::Result<Client> {
-        let mut client = Client::connect_unix(&self.socket_path())?;
-        if let Some(password) = &self.password {
-            client.command(&["AUTH", password])?;
-        }
-        Ok(client)
+        self.log_in(Client::connect_unix(&self.socket_path())?)
     }
 
     /// The same, and it waits so long for a reply at the most.
     pub(super) fn client_that_waits(&self, patience: Duration) -> io::Result<Client> {
-        let mut client = Client::connect_unix(&self.socket_path())?;
+        let client = Client::connect_unix(&self.socket_path())?;
         client.set_patience(patience)?;
+        self.log_in(client)
+    }
+
+    fn log_in(&self, mut client: Client) -> io::Result<Client> {
         if let Some(password) = &self.password {
             client.command(&["AUTH", password])?;
         }
@@ -183,8 +183,11 @@ impl RedisServer {
     /// # Panics
     /// When there is no reply. What the server refuses is a [`Reply::Error`].
     pub fn command<W: AsRef<[u8]>>(&self, words: &[W]) -> Reply {
-        let reply = self.client().and_then(|mut client| client.command(words));
-        reply.unwrap_or_else(|e| panic!("no reply from redis-server: {e}\n{}", self.log()))
+        self.try_command(words).unwrap_or_else(|e| panic!("no reply from redis-server: {e}\n{}", self.log()))
+    }
+
+    fn try_command<W: AsRef<[u8]>>(&self, words: &[W]) -> io::Result<Reply> {
+        self.client()?.command(words)
     }
 
     /// Asks something that changes nothing, and once more if the connection ends: Sentinel ends all those of a server that gets
@@ -193,8 +196,7 @@ impl RedisServer {
     /// # Panics
     /// When there is no reply.
     pub fn question<W: AsRef<[u8]>>(&self, words: &[W]) -> Reply {
-        let reply = self.client().and_then(|mut client| client.command(words));
-        reply.unwrap_or_else(|_| self.command(words))
+        self.try_command(words).unwrap_or_else(|_| self.command(words))
     }
 
     /// Stops the process (SIGSTOP): connections stay open and nothing is answered, until [`RedisServer::cont`]. When this returns it

@@ -70,10 +70,10 @@ pub struct Task {
 }
 
 impl Task {
-    /// Whether there is time for another turn.
-    #[must_use]
-    pub fn goes_on(&self) -> bool {
-        !self.is_enough.load(Ordering::SeqCst)
+    /// What the next turn is about, as chance has it; `None` when it is enough.
+    pub fn next_of<'r, R>(&mut self, resources: &'r [R]) -> Option<&'r R> {
+        let goes_on = !self.is_enough.load(Ordering::SeqCst);
+        goes_on.then(|| &resources[self.dice.index(resources.len())])
     }
 
     /// Takes the name, if it is free in time.

@@ -17,10 +17,10 @@ const LONGEST_END: Duration = Duration::from_secs(30);
 #[ignore = "run by other tests, as a process of theirs"]
 fn a_process_that_works() {
     soak::work(TASKS, LONGEST_END, async |mut task| {
-        let resources = NAMES.map(|name| FencedFile::open(task.dir.join(name), name).expect("a resource"));
-        while task.goes_on() {
-            let which = task.dice.index(NAMES.len());
-            work(&mut task, NAMES[which], &resources[which]).await;
+        let open = |name: &str| FencedFile::open(task.dir.join(name), name).expect("a resource");
+        let resources = NAMES.map(|name| (name, open(name)));
+        while let Some((name, resource)) = task.next_of(&resources) {
+            work(&mut task, name, resource).await;
         }
     });
 }

@@ -218,7 +218,7 @@ fn acquire_and_hold_leave_a_clean_line_when_they_are_stopped() {
     eventually("it is drawn again", || drawn(&terminal.shown()).len() > before);
     holder.signal(Signal::TERM);
     holder.finish();
-    eventually("it is held", || terminal.shown().contains("held name fence "));
+    terminal.shows("held name fence ");
     // Now by the signal itself, as any program.
     terminal.type_keys("\u{1a}");
     eventually("it is stopped again", || place.read("code-2") == "148\n");
@@ -250,7 +250,7 @@ fn nothing_is_drawn_in_the_background_or_on_a_terminal_without_a_cursor() {
     let without_jobs = Terminal::run(&place, "$T run name true & wait; echo $? > code-2");
     let dumb = Terminal::run(&place, "TERM=dumb $T run name true; echo $? > code-3");
     for terminal in [&terminal, &without_jobs, &dumb] {
-        eventually("it is said", || terminal.shown().contains("tenure: waiting for `name`; "));
+        terminal.shows("tenure: waiting for `name`; ");
     }
     holder.signal(Signal::TERM);
     holder.finish();

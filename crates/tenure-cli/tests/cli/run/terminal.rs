@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{PATIENCE, Place, Running, eventually, lives, parent, state};
+use crate::support::{Place, Running, eventually, eventually_or, lives, parent, state};
 
 /// A shell on a terminal of its own.
 pub(super) struct Terminal {
@@ -44,11 +44,7 @@ impl Terminal {
     /// Waits until that is written to it.
     #[track_caller]
     pub(super) fn shows(&self, what: &str) {
-        let start = Instant::now();
-        while !self.shown().contains(what) {
-            assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what:?} in {:?}", self.shown());
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        eventually_or(|| self.shown().contains(what), || format!("{what:?} in {:?}", self.shown()));
     }
 
     /// When what it runs has ended.

@@ -41,12 +41,11 @@ impl Resource {
 #[ignore = "run by another test, as a process that it kills"]
 fn a_process_that_works() {
     soak::work(1, LONGEST_END, async |mut task| {
-        let resources = NAMES.map(|name| Resource::open(&task.dir, name));
+        let resources = NAMES.map(|name| (name, Resource::open(&task.dir, name)));
         let marks = OpenOptions::new().append(true).create(true).open(task.dir.join(DEGRADED));
         let marks = marks.expect("a file");
-        while task.goes_on() {
-            let which = task.dice.index(NAMES.len());
-            work(&mut task, NAMES[which], &resources[which], &marks).await;
+        while let Some((name, resource)) = task.next_of(&resources) {
+            work(&mut task, name, resource, &marks).await;
         }
     });
 }

@@ -81,10 +81,9 @@ impl Asker {
 async fn others_are_answered(harm: impl FnOnce(&mut Asker), heal: impl FnOnce(&mut Asker)) {
     let trio = Trio::builder().down_after(Duration::from_secs(600)).start();
     // A quarter of that is how long replicas are waited for.
-    let domain =
-        Domain::open(format!("{}?timeout=80s&ttl=10m&replicas=all", trio.url())).await.expect("a master");
-    let other =
-        Domain::open(format!("{}?timeout=80s&ttl=10m&replicas=all", trio.url())).await.expect("a master");
+    let url = format!("{}?timeout=80s&ttl=10m&replicas=all", trio.url());
+    let domain = Domain::open(&url).await.expect("a master");
+    let other = Domain::open(&url).await.expect("a master");
     let held = other.lock("orders/1").acquire().await.expect("two replicas");
     let mut asker = Asker(trio.master().client().expect("a master"));
     let master = trio.master().port();
