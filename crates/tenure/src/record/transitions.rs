@@ -46,6 +46,12 @@ impl Record {
         holder.map(|holder| &holder.token)
     }
 
+    /// For how long the lease runs on, if it outlives its process.
+    pub(crate) fn detached_for(&self, now: Now) -> Option<Duration> {
+        let holder = self.holder.as_ref().filter(|holder| holder.detached)?;
+        holder.expires.checked_sub(now.millis()).map(Duration::from_millis)
+    }
+
     /// Who is next ahead of a waiter, if nothing was heard of it for a while: a waiter, or the holder unless its lease outlives its process.
     pub(crate) fn silent_ahead_of(&self, token: &Token, now: Now) -> Option<&Token> {
         let index = self.queue.iter().position(|waiter| waiter.token == *token)?;

@@ -106,13 +106,20 @@ fn space(place: &Place) -> Result<Finding, Error> {
 }
 
 fn clock(place: &Place) -> Finding {
-    match place.clock.is_shifted() {
-        false => Finding::fit("clock", "the machine's own: every process of it measures leases alike"),
-        true => Finding::doubtful(
+    match (place.clock.is_shifted(), place.is_boot_replaced) {
+        (false, false) => {
+            Finding::fit("clock", "the machine's own: every process of it measures leases alike")
+        }
+        (true, _) => Finding::doubtful(
             "clock",
             "of a time namespace: processes outside of it are refused while the directory is in use",
         )
         .remedy("run all users of the directory in the same time namespace, or none"),
+        (false, true) => Finding::doubtful(
+            "clock",
+            "a container's own boot id: processes with another one are refused while the directory is in use",
+        )
+        .remedy("run all users of the directory in the same container, or none: umount /proc/sys/kernel/random/boot_id"),
     }
 }
 

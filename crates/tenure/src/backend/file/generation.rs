@@ -29,6 +29,15 @@ pub(super) struct Generation {
 }
 
 impl Generation {
+    /// Refuses to touch a file that somebody uses who shows another boot id.
+    pub(super) fn refuse_another_boot(&self, place: &Place) -> Result<(), Error> {
+        let image = slots::read(&self.file).map_err(|error| place.dir.io_trouble("read", &error))?;
+        match image.and_then(|image| State::from_bytes(&image.data)) {
+            Some(state) if state.clock.boot != place.clock.boot => refuse_living(&state, place),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn is_dead(&self, place: &Place) -> Result<bool, Error> {
         let head = slots::read_head(&self.file).map_err(|error| place.dir.io_trouble("read", &error))?;
         Ok(head.is_none_or(|head| head.is_dead))
@@ -76,18 +85,29 @@ impl Generation {
                     place.dir.path().display()
                 )));
             }
-        } else if place.network_fs_allowed
-            && session::another_machine_is_here(&place.dir, &place.clock, place.process)
-        {
-            return Err(Error::unsupported(format!(
-                "{} is in use by another machine; past one machine use Redis",
-                place.dir.path().display()
-            )));
+        } else {
+            refuse_living(&state, place)?;
         }
         if state.clock != place.clock {
             state.void(place.clock);
         }
         Ok((image, state))
+    }
+}
+
+/// Refuses to take what a stripe holds under another boot id for over while it may not be. After a reboot nobody lives who showed the
+/// boot id before it.
+fn refuse_living(state: &State, place: &Place) -> Result<(), Error> {
+    session::refuse_another_boot(&place.dir, &place.clock, place.process)?;
+    // A detached lease needs nobody who lives. Only the kernel's own boot id says that it is over.
+    match state.detached_for(super::now()).filter(|_| place.is_boot_replaced) {
+        None => Ok(()),
+        Some(left) => Err(Error::unsupported(format!(
+            "{} has a detached lease of another boot id, and a boot id that is mounted over the kernel's does not tell whether \
+             the machine has been rebooted since; use another directory, or wait for {} s",
+            place.dir.path().display(),
+            left.as_secs() + 1
+        ))),
     }
 }
 

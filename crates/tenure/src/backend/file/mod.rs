@@ -164,6 +164,7 @@ impl Shared {
             let dir = removed.dir.reopen(removed.network_fs_allowed)?;
             let (clock, process, allowed) = (removed.clock, removed.process, removed.network_fs_allowed);
             let id = self.session.id();
+            session::refuse_another_boot(&dir, &clock, process)?;
             let files = SessionFiles::create(&dir, id, &clock)?.ok_or_else(|| swept_away(&dir))?;
             files.keep_lifeline_of(&removed.session);
             *place = Arc::new(Place::new(dir, id, files, clock, process, allowed)?);

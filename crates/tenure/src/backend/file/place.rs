@@ -1,7 +1,7 @@
 //! A directory that is open, and one client's session in it.
 
 use super::directory::Directory;
-use super::platform::ClockIdentity;
+use super::platform::{self, ClockIdentity};
 use super::replace;
 use super::session::{self, SessionFiles};
 use super::stripe::Stripe;
@@ -22,6 +22,8 @@ pub(super) struct Place {
     pub(super) session: SessionFiles,
     pub(super) stripes: Vec<Mutex<Stripe>>,
     pub(super) clock: ClockIdentity,
+    /// Whether the boot id that this process sees is not the kernel's.
+    pub(super) is_boot_replaced: bool,
     /// What the ids of this process's sessions begin with.
     pub(super) process: u32,
     pub(super) network_fs_allowed: bool,
@@ -40,9 +42,17 @@ impl Place {
     ) -> Result<Self, Error> {
         let stripes = (0..STRIPES).map(|index| Mutex::new(Stripe::new(index))).collect();
         let session_id = session_id.clone();
-        let swept = 0;
-        let mut place =
-            Place { dir, session_id, session, stripes, clock, process, network_fs_allowed, swept };
+        let mut place = Place {
+            dir,
+            session_id,
+            session,
+            stripes,
+            clock,
+            is_boot_replaced: platform::is_boot_replaced()?,
+            process,
+            network_fs_allowed,
+            swept: 0,
+        };
         let names = place.dir.list()?;
         place.swept = session::sweep(&place.dir, &names, process);
         replace::sweep_all(&place, &names)?;
@@ -69,6 +79,8 @@ pub(super) fn begin_session(
     clock: ClockIdentity,
     process: u32,
 ) -> Result<(Session, SessionFiles), Error> {
+    // Before anything is made, so that whoever is refused leaves no trace.
+    session::refuse_another_boot(dir, &clock, process)?;
     for _ in 0..SESSION_TRIES {
         let session = Session::of_process(process);
         if let Some(files) = SessionFiles::create(dir, session.id(), &clock)? {

@@ -17,12 +17,21 @@ pub(super) struct ClockIdentity {
     offset: u64,
 }
 
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// The kind of file system that the kernel's own files are on.
+const PROC: u32 = 0x9fa0;
+
+/// Whether something is mounted over the kernel's boot id, as container managers do: then another one says nothing of a reboot.
+pub(super) fn is_boot_replaced() -> Result<bool, Error> {
+    let kind = rustix::fs::statfs(BOOT_ID).map_err(|_| unreadable(BOOT_ID))?.f_type;
+    Ok(u32::try_from(kind).ok() != Some(PROC))
+}
+
 impl ClockIdentity {
     pub(super) fn of_this_process() -> Result<Self, Error> {
-        let boot = read("/proc/sys/kernel/random/boot_id")?;
+        let boot = read(BOOT_ID)?;
         let hex: String = boot.chars().filter(char::is_ascii_hexdigit).collect();
-        let boot =
-            u128::from_str_radix(&hex, 16).map_err(|_| unreadable("/proc/sys/kernel/random/boot_id"))?;
+        let boot = u128::from_str_radix(&hex, 16).map_err(|_| unreadable(BOOT_ID))?;
         // Kernels without time namespaces have no such file.
         let offsets = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
         let monotonic = offsets.lines().find_map(|line| line.strip_prefix("monotonic")).unwrap_or("0 0");

@@ -209,15 +209,26 @@ pub(super) fn sweep(dir: &Directory, names: &[String], process: u32) -> usize {
     dead
 }
 
-/// Whether a session that lives was begun under another boot: on another machine.
-pub(super) fn another_machine_is_here(dir: &Directory, clock: &ClockIdentity, process: u32) -> bool {
-    let names = dir.list().unwrap_or_default();
-    let mut others = names.iter().filter_map(|name| SessionId::parse(name.strip_prefix("session-")?));
-    others.any(|id| {
-        let is_foreign = !id.is_of_process(process) && !is_dead(dir, &id, process);
+/// Refuses to go on beside a living session that shows another boot id. What it has written looks like that of an earlier boot, and
+/// is not: its process runs in a container that has a boot id of its own, or on another machine.
+pub(super) fn refuse_another_boot(dir: &Directory, clock: &ClockIdentity, process: u32) -> Result<(), Error> {
+    let boot = hex(clock.boot);
+    for name in dir.list()?.iter().filter(|name| name.starts_with("session-")) {
+        let Some(id) = name.strip_prefix("session-").and_then(SessionId::parse) else { continue };
+        if id.is_of_process(process) {
+            continue;
+        }
+        // One that ended since it was listed is in nobody's way.
+        let Some(mut file) = dir.open_file(name)? else { continue };
         let mut about = String::new();
-        let file = is_foreign.then(|| dir.open_file(&lock_name(&id)).ok().flatten()).flatten();
-        let is_read = file.is_some_and(|mut file| file.read_to_string(&mut about).is_ok());
-        is_read && !about.contains(&hex(clock.boot))
-    })
+        file.read_to_string(&mut about).map_err(|error| dir.io_trouble("read", &error))?;
+        if !about.contains(&boot) && !is_dead(dir, &id, process) {
+            return Err(Error::unsupported(format!(
+                "{} is in use by a process with another boot id, in another container or on another machine; use a directory \
+                 for each, or one boot id for all (/proc/sys/kernel/random/boot_id); between machines use Redis",
+                dir.path().display()
+            )));
+        }
+    }
+    Ok(())
 }

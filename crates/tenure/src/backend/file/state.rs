@@ -1,9 +1,11 @@
 //! What one stripe holds: the records of its names, and how high their fences have been.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::platform::ClockIdentity;
 use crate::bytes::{Bytes, Put};
+use crate::lease::MAX_TTL;
 use crate::name::Name;
 use crate::owner::Token;
 use crate::record::{Now, Op, Record, Reply, Wake};
@@ -53,6 +55,13 @@ impl State {
     /// Whether nobody is entered in it; what was broken may still be remembered.
     pub(super) fn is_vacant(&self) -> bool {
         self.records.iter().all(|(_, record)| record.is_vacant())
+    }
+
+    /// For how long a lease runs on that outlives its process, if there is one; the longest of them.
+    pub(super) fn detached_for(&self, now: Now) -> Option<Duration> {
+        let left = self.records.iter().filter_map(|(_, record)| record.detached_for(now)).max();
+        // Nobody has asked for more: it was measured on a clock that is gone.
+        left.filter(|left| *left <= MAX_TTL)
     }
 
     pub(super) fn record(&self, name: &Name) -> Option<&Record> {
@@ -120,8 +129,6 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::record::Wait;
 

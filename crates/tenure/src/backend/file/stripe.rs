@@ -218,6 +218,7 @@ impl Stripe {
     /// Declares the file dead, because whoever has its lock is stuck; returns its number.
     pub(super) fn condemn(&self, place: &Place) -> Result<Option<u64>, Error> {
         let Some(generation) = &self.open else { return Ok(None) };
+        generation.refuse_another_boot(place)?;
         slots::mark_dead(&generation.file).map_err(|error| place.dir.io_trouble("written", &error))?;
         at(Point::Condemned);
         Ok(Some(generation.number))

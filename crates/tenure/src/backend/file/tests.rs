@@ -1,5 +1,6 @@
 //! The corners of a directory: deaths, damage, reboots, limits, and places that are not fit.
 
+mod boots;
 mod damage;
 mod deaths;
 mod limits;

@@ -31,6 +31,14 @@ impl Puppet {
 
     /// The same, with a plan of faults, and run by way of another program.
     pub(in crate::backend::file) fn start_as(scratch: &Scratch, plan: &str, wrapper: &[&str]) -> Self {
+        let mut puppet = Puppet::spawn(scratch, plan, wrapper);
+        puppet.tell("open");
+        puppet.expect("opened");
+        puppet
+    }
+
+    /// The same, and it has not opened the directory yet.
+    pub(in crate::backend::file) fn spawn(scratch: &Scratch, plan: &str, wrapper: &[&str]) -> Self {
         let me = scratch.next_name();
         let exe = std::env::current_exe().expect("a test binary");
         let mut command = match wrapper {
@@ -59,10 +67,7 @@ impl Puppet {
                 }
             }
         });
-        let mut puppet = Puppet { process, stdin, said, me };
-        puppet.tell("open");
-        puppet.expect("opened");
-        puppet
+        Puppet { process, stdin, said, me }
     }
 
     pub(in crate::backend::file) fn pid(&self) -> u32 {
