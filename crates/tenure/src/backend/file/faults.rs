@@ -21,6 +21,8 @@ pub(super) enum Point {
     Copied,
     /// It has taken its place.
     Replaced,
+    /// It is about to be written to disk, so that what it replaced can be removed.
+    Syncing,
 }
 
 /// A check that a test leaves out, to see that it is needed.

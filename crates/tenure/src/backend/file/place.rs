@@ -1,5 +1,7 @@
 //! A directory that is open, and one client's session in it.
 
+use std::sync::Arc;
+
 use super::directory::Directory;
 use super::platform::{self, ClockIdentity};
 use super::replace;
@@ -17,7 +19,7 @@ const SESSION_TRIES: usize = 100;
 
 /// A directory that is open, and this client's session in it.
 pub(super) struct Place {
-    pub(super) dir: Directory,
+    pub(super) dir: Arc<Directory>,
     pub(super) session_id: SessionId,
     pub(super) session: SessionFiles,
     pub(super) stripes: Vec<Mutex<Stripe>>,
@@ -43,7 +45,7 @@ impl Place {
         let stripes = (0..STRIPES).map(|index| Mutex::new(Stripe::new(index))).collect();
         let session_id = session_id.clone();
         let mut place = Place {
-            dir,
+            dir: Arc::new(dir),
             session_id,
             session,
             stripes,
@@ -55,7 +57,7 @@ impl Place {
         };
         let names = place.dir.list()?;
         place.swept = session::sweep(&place.dir, &names, process);
-        replace::sweep_all(&place, &names)?;
+        replace::sweep_all(&place, &names);
         Ok(place)
     }
 

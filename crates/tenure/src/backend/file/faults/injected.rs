@@ -1,7 +1,7 @@
 //! What happens at the points, in a process whose environment says so. In all others nothing does.
 //!
 //! A plan is words, with commas between them: `stop=N` and `kill=N` are chances in a million at every point of an operation, `steal-stop=N` and
-//! `steal-kill=N` at every point of a steal, which are passed far less often; `at=Applied:Stop:7` does it at the seventh passing; `without=Message` leaves a check out; `seed=N`;
+//! `steal-kill=N` at every point of a steal, which are passed far less often; `at=Applied:Stop:7` does it at the seventh passing (`Stall` blocks the thread that passes for ever); `without=Message` leaves a check out; `seed=N`;
 //! `log=DIR` and `me=ID` say where to write down what is about to happen, before it does, for the oracle and for the counts.
 
 use std::fs::{File, OpenOptions};
@@ -24,10 +24,12 @@ const MILLION: u64 = 1_000_000;
 pub(in crate::backend::file) enum Action {
     Stop,
     Kill,
+    /// The thread that passes is blocked for ever, as by a disk that does not answer.
+    Stall,
 }
 
 impl Point {
-    pub(in crate::backend::file) const ALL: [Point; 9] = [
+    pub(in crate::backend::file) const ALL: [Point; 10] = [
         Point::Locked,
         Point::Applied,
         Point::Written,
@@ -37,11 +39,12 @@ impl Point {
         Point::Announced,
         Point::Copied,
         Point::Replaced,
+        Point::Syncing,
     ];
 
     /// Whether it is passed only where a stripe is taken from somebody, or made.
     pub(in crate::backend::file) fn is_of_a_steal(self) -> bool {
-        matches!(self, Point::Condemned | Point::Announced | Point::Copied | Point::Replaced)
+        matches!(self, Point::Condemned | Point::Announced | Point::Copied | Point::Replaced | Point::Syncing)
     }
 }
 
@@ -86,7 +89,11 @@ impl FromStr for Armed {
         let mut parts = text.split(':');
         let mut part = || parts.next().ok_or_else(|| format!("too short: {text}"));
         let point = part()?.parse()?;
-        let action = if part()? == "Kill" { Action::Kill } else { Action::Stop };
+        let action = match part()? {
+            "Kill" => Action::Kill,
+            "Stall" => Action::Stall,
+            _ => Action::Stop,
+        };
         let passings = part()?.parse().map_err(|_| format!("no number: {text}"))?;
         Ok(Armed { point, passings, action })
     }
@@ -182,12 +189,16 @@ pub(in crate::backend::file) fn at(point: Point) {
                 journal.note(point, "killed");
                 journal.oracle.killed(&journal.me);
             }
+            Some(Action::Stall) => journal.note(point, "stalled"),
         }
     }
     let signal = match action {
         None => return,
         Some(Action::Stop) => Signal::STOP,
         Some(Action::Kill) => Signal::KILL,
+        Some(Action::Stall) => loop {
+            std::thread::park();
+        },
     };
     // To this thread, which then does not get past the point. What is sent to the process may be delivered by way of another thread,
     // and on a busy machine that takes its time.

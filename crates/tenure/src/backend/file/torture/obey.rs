@@ -117,6 +117,12 @@ impl Inside {
                 let release = guard.release().await.map_err(|returned| returned.error)?;
                 Ok(format!("released {release:?}"))
             }
+            "renew" => {
+                let guard = self.guards.lock().remove(first).expect("a name that is held");
+                guard.renew().await?;
+                self.guards.lock().insert(first.to_owned(), guard);
+                Ok("renewed".to_owned())
+            }
             "inspect" => {
                 let status = self.domain().inspect(first).await?;
                 let holder = status.holder.map_or(String::from("nobody"), |holder| {

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use super::puppet::HANGS;
 use crate::backend::file::place::index_of;
 use crate::name::Name;
 
@@ -47,6 +49,22 @@ impl Scratch {
     pub(in crate::backend::file) fn files(&self) -> BTreeSet<String> {
         let entries = std::fs::read_dir(self.store()).expect("a directory");
         entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a text")).collect()
+    }
+
+    /// The same, once they are as they should be: what replacing left behind is removed in the background.
+    pub(in crate::backend::file) fn files_once(
+        &self,
+        is_so: impl Fn(&BTreeSet<String>) -> bool,
+    ) -> BTreeSet<String> {
+        let give_up = Instant::now() + HANGS;
+        loop {
+            let files = self.files();
+            if is_so(&files) {
+                return files;
+            }
+            assert!(Instant::now() < give_up, "there are still {files:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
