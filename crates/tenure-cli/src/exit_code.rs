@@ -8,7 +8,7 @@ use tenure::{Error, ErrorKind};
 pub(crate) const UNFIT: u8 = 1;
 /// The command line is wrong: an option, a URL, a name, a duration (`EX_USAGE`).
 pub(crate) const USAGE: u8 = 64;
-/// The store can't be reached, or is not in this build (`EX_UNAVAILABLE`).
+/// The store can't be reached or used (`EX_UNAVAILABLE`).
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The operating system refused what `tenure` needs to start a command (`EX_OSERR`).
 pub(crate) const OS: u8 = 71;

@@ -27,7 +27,7 @@ pub enum ErrorKind {
     Lost,
     /// The store could not be reached, or did not answer in time. Whatever was asked for is not held; try again later.
     Unavailable,
-    /// This store, or this build, can't do what was asked. The message names what would.
+    /// This store can't do what was asked. The message names what would.
     Unsupported,
     /// The caller's input is wrong: a URL, an option, a name, a time. The message names it.
     Invalid,
@@ -64,8 +64,11 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     again: Again,
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    source: Option<Source>,
 }
+
+/// Shared, because an error that says the same in other words keeps its source.
+type Source = Arc<dyn std::error::Error + Send + Sync>;
 
 /// Whether the same request is worth sending again at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -108,7 +111,7 @@ impl Error {
 
     /// A request was executed, and is not to be relied on, because too few replicas know of it. That more will soon is not to be expected.
     pub(crate) fn unconfirmed(shortage: Shortage, message: impl Into<String>) -> Self {
-        let (kind, source) = (ErrorKind::Unavailable, Some(Box::new(shortage) as _));
+        let (kind, source) = (ErrorKind::Unavailable, Some(Arc::new(shortage) as _));
         Error(Arc::new(Inner { kind, message: message.into(), again: Again::Unconfirmed, source }))
     }
 
@@ -124,12 +127,17 @@ impl Error {
             Again::NotYet => Again::Unanswered,
             again => again,
         };
-        Error::with(self.0.kind, self.0.message.clone(), again)
+        self.reworded(self.0.message.clone(), again)
     }
 
     /// The same error, of one of several stores.
     pub(crate) fn of(&self, store: &str) -> Self {
-        Error::with(self.0.kind, format!("{store}: {}", self.0.message), self.0.again)
+        self.reworded(format!("{store}: {}", self.0.message), self.0.again)
+    }
+
+    /// The same kind of error, with the same source.
+    fn reworded(&self, message: String, again: Again) -> Self {
+        Error(Arc::new(Inner { kind: self.0.kind, message, again, source: self.0.source.clone() }))
     }
 
     pub(crate) fn closed() -> Self {
@@ -150,7 +158,7 @@ impl Error {
     }
 
     fn lost(loss: Loss, message: String) -> Self {
-        let (kind, source) = (ErrorKind::Lost, Some(Box::new(loss) as _));
+        let (kind, source) = (ErrorKind::Lost, Some(Arc::new(loss) as _));
         Error(Arc::new(Inner { kind, message, again: Again::No, source }))
     }
 

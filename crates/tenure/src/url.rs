@@ -9,8 +9,8 @@
 //! same reason an `@` is accepted in one place only, at the end of user and password: wherever else it stands, some part of a
 //! password that was not escaped is probably being taken for a host, a database or an option.
 //!
-//! Invalid combinations can't be expressed: TLS files live in [`Tls`], the degrade policy in [`Inner`]. Whether a scheme is
-//! compiled in is decided where domains are opened.
+//! Invalid combinations can't be expressed: TLS files live in [`Tls`], the degrade policy in [`Inner`]. Every scheme has a
+//! store: there are no cargo features that leave one out.
 
 pub(crate) mod duration;
 mod hosts;

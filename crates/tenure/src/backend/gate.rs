@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::name::Name;
 use crate::owner::Session;
 use crate::record::{Op, Wait};
+use crate::shortage::Shortage;
 use crate::sync::Mutex;
 
 /// What passes a gate.
@@ -76,6 +77,8 @@ pub(crate) enum Fate {
     Broken(Run),
     /// No answer, ever.
     Never(Run),
+    /// Executed, and acknowledged by none of the two replicas that had to.
+    Short,
 }
 
 /// When a request is executed that is never answered.
@@ -190,6 +193,11 @@ impl Gates {
                 drop(travel(run_it(run, clock, execute)));
                 later(std::future::pending())
             }
+            Fate::Short => travel(async move {
+                execute()?;
+                let shortage = Shortage::new(0, 2);
+                Err(Error::unconfirmed(shortage, format!("{shortage}; bring them back")))
+            }),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From a URL to a backend: the one place that knows which stores are compiled in.
+//! From a URL to a backend: the one place that knows which stores there are.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -5,6 +5,7 @@
 //! lease, as the store itself shows; and fences grow on a machine. At the end nothing is left in any store, within a ttl.
 
 mod left_outside;
+mod short;
 mod spent;
 
 use std::cell::{Cell as Slot, RefCell};

@@ -159,7 +159,7 @@ impl Pair {
     }
 
     /// The bid is over: takes back, in the background, what may be there of it outside. By `undo`, which is the release where there was one:
-    /// a leave would give used fences back (I3).
+    /// only a release gives unused fences back, and a leave keeps all of them reserved.
     pub(super) fn clear_outside(&self, name: &Name, token: &Token, undo: Op, was_answered: bool) {
         let standing = self.bids.end(token);
         if self.degrade == Degrade::Never {

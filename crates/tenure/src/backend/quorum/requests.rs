@@ -109,7 +109,7 @@ impl Group {
     }
 
     /// The bid is over: what may still be executed for it is undone when that can't be any more (rule 6 of waiting). By `undo`, which is
-    /// the release where there was one: it may be the first that a server hears of the end, and a leave would give used fences back.
+    /// the release where there was one: it may be the first that a server hears of the end, and only a release gives unused fences back.
     pub(super) fn end(&self, name: &Name, token: &Token, undo: &Op) {
         let now = self.clock.now();
         for (server, until) in self.bids.end(token) {
