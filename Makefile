@@ -1,6 +1,6 @@
 # `make test` is everything that a change must pass; it installs what it needs. `make bench` measures.
 .NOTPARALLEL:
-.PHONY: test toolchain peers fmt lint unit suites commands examples schedules docs versions bench bench-peers model fuzz torture chaos deny
+.PHONY: test toolchain peers fmt lint unit suites commands examples schedules docs flaky schedules-program versions bench bench-peers model fuzz torture chaos deny
 
 test: toolchain peers fmt lint unit suites commands examples schedules docs
 
@@ -21,18 +21,22 @@ fmt:
 lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 
+# How many tests run at a time: most of them wait.
+SUITES_THREADS = 16
+COMMANDS_THREADS = 6
+
 # Always of the whole workspace: a choice of packages is a choice of features, and builds what they share once more.
 unit:
 	cargo test --workspace --lib --bins --locked --no-fail-fast
 
 # The library on every kind of store.
 suites:
-	cargo test --workspace $(call tests_of,tenure) --locked --no-fail-fast -- --test-threads 16
+	cargo test --workspace $(call tests_of,tenure) --locked --no-fail-fast -- --test-threads $(SUITES_THREADS)
 	cargo test --workspace --test conformance --locked --quiet says_what_it_left_out -- --nocapture
 
 # The command-line tool.
 commands:
-	cargo test --workspace $(call tests_of,tenure-cli) --locked --no-fail-fast -- --test-threads 6
+	cargo test --workspace $(call tests_of,tenure-cli) --locked --no-fail-fast -- --test-threads $(COMMANDS_THREADS)
 
 # Those of the documentation.
 examples:
@@ -44,14 +48,22 @@ tests_of = $(addprefix --test ,$(sort $(notdir $(basename $(wildcard crates/$(1)
 
 # Permuted schedules: the tests of the library once more, with a mutex of the model in place of the real one. All that it depends on is as
 # the other tests built it.
-schedules:
+schedules: schedules-program
+	cd crates/tenure && "$$(sed --quiet 's/.*"executable":"\([^"]*\)".*/\1/p' ../../target/schedules.json)" schedules
+
+schedules-program:
 	@mkdir -p target
 	RUSTC_WORKSPACE_WRAPPER="$$PWD/.ci/rustc-for-schedules" cargo test --package tenure --package tenure-cli --lib --no-run --locked \
 	  --message-format json-render-diagnostics >target/schedules.json
-	cd crates/tenure && "$$(sed --quiet 's/.*"executable":"\([^"]*\)".*/\1/p' ../../target/schedules.json)" schedules
 
 docs:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked --quiet
+
+# Every test program of `make test`, again and again: prints how often each test failed, and keeps the output of failed runs in
+# target/flaky. `make flaky RUNS=30 BUSY=2 ONLY="stores tenure"` runs two of them beside two busy loops; ONLY may also name tests.
+flaky: toolchain peers
+	@RUNS=$(or $(RUNS),30) BUSY=$(or $(BUSY),0) LIMIT=$(or $(LIMIT),1200) ONLY="$(ONLY)" TESTS="$(call tests_of,tenure) $(call tests_of,tenure-cli)" \
+	  SUITES_THREADS=$(SUITES_THREADS) COMMANDS_THREADS=$(COMMANDS_THREADS) .ci/flaky
 
 # The conformance suite on Valkey 9.1, and on Redis 6.2, which has a cluster without what ours needs.
 versions:
