@@ -18,6 +18,7 @@ mod tls;
 
 pub use builder::Builder;
 pub use client::Client;
+pub use clock::Clock;
 pub use cluster::{Cluster, ClusterBuilder};
 pub use proxy::{Fault, Proxy, Step, named};
 pub use resp::Reply;

@@ -1,8 +1,9 @@
-//! A wall clock that a test moves, for one process.
+//! Clocks that a test moves, for one process and what it forks.
 //!
-//! Leases in Redis end by the server's wall clock, which operators and NTP set, forward and back, while it runs. Setting the machine's
-//! would disturb everybody on it, so a small library is loaded into the process before the C library, and adds an offset that it finds
-//! in a file mapped into its memory: a write to that file is a step of the clock, seen by the next reading of it.
+//! Leases in Redis end by the server's wall clock, which operators and NTP set, forward and back, while it runs; and by CLOCK_BOOTTIME of
+//! their holders, whose machines sleep. Setting the machine's clocks would disturb everybody on it, so a small library is loaded into the
+//! process before the C library, and adds what it finds in a file mapped into its memory: a write to that file is a step of the clock, seen by
+//! the next reading of it. The kernel's timers are not moved.
 
 use super::launch;
 use std::ffi::OsStr;
@@ -11,43 +12,75 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::Command;
 
+/// The clocks of one process, to move.
 #[derive(Debug)]
-pub(super) struct Clock {
-    offset: File,
+pub struct Clock {
+    moves: File,
     environment: Vec<(String, String)>,
 }
 
+/// Where each number is in the file: `struct moves` in clock.c.
+const WALL: u64 = 0;
+const ASLEEP: u64 = 8;
+const RATE: u64 = 16;
+const SINCE: u64 = 24;
+
 impl Clock {
     /// Builds the library in `directory`; it takes some 50 ms.
-    pub(super) fn new(directory: &Path) -> Self {
-        let [source, library, file] =
-            ["clock.c", "clock.so", "clock.offset"].map(|name| directory.join(name));
+    ///
+    /// # Panics
+    /// When it can't be built.
+    #[must_use]
+    pub fn new(directory: &Path) -> Self {
+        let [source, library, file] = ["clock.c", "clock.so", "clock.moves"].map(|name| directory.join(name));
         std::fs::write(&source, include_str!("clock.c")).expect("a source");
         let compiled = Command::new(launch::require("cc", "gcc libc6-dev"))
             .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"])
             .args([&library, &source])
+            .arg("-ldl")
             .output()
             .expect("cc runs");
         assert!(compiled.status.success(), "clock.c: {}", String::from_utf8_lossy(&compiled.stderr));
-        let offset = File::create(&file).expect("a file for the offset");
+        let moves = File::create(&file).expect("a file for the moves");
         let text = |path: &OsStr| path.to_str().expect("a path that is text").to_owned();
         let environment = vec![
             ("LD_PRELOAD".into(), text(library.as_os_str())),
-            ("CLOCK_OFFSET_FILE".into(), text(file.as_os_str())),
+            ("CLOCK_FILE".into(), text(file.as_os_str())),
         ];
-        let clock = Clock { offset, environment };
-        clock.set(0);
+        let clock = Clock { moves, environment };
+        for at in [WALL, ASLEEP, RATE, SINCE] {
+            clock.write(at, 0);
+        }
         clock
     }
 
     /// What the process is to be started with.
-    pub(super) fn environment(&self) -> &[(String, String)] {
+    #[must_use]
+    pub fn environment(&self) -> &[(String, String)] {
         &self.environment
     }
 
-    /// From now on the process is so many microseconds ahead of the machine, or behind.
-    pub(super) fn set(&self, micros: i64) {
-        self.offset.write_all_at(&micros.to_ne_bytes(), 0).expect("the offset is written");
+    /// From now on its wall clock is so many microseconds ahead of the machine's, or behind.
+    pub fn set(&self, micros: i64) {
+        self.write(WALL, micros);
+    }
+
+    /// From now on its CLOCK_BOOTTIME is so many microseconds ahead of the machine's, and its CLOCK_MONOTONIC is not: as if the machine had
+    /// slept for so long.
+    pub fn sleep(&self, micros: i64) {
+        self.write(ASLEEP, micros);
+    }
+
+    /// From now on its wall clock runs faster than the machine's by so many millionths, or slower.
+    pub fn run_faster(&self, millionths: i64) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        self.write(RATE, 0);
+        self.write(SINCE, now.tv_sec * 1_000_000_000 + now.tv_nsec);
+        self.write(RATE, millionths);
+    }
+
+    fn write(&self, at: u64, number: i64) {
+        self.moves.write_all_at(&number.to_ne_bytes(), at).expect("the move is written");
     }
 }
 
@@ -101,6 +134,21 @@ mod tests {
         let begin = Instant::now();
         assert!(server.command(&["BLPOP", "none", "0.05"]).is_nil());
         assert!(begin.elapsed() >= Duration::from_millis(50));
+    }
+
+    #[test]
+    fn the_clock_of_the_server_runs_faster_and_slower() {
+        let server = RedisServer::builder().clock().start();
+        for rate in [1_000_000, -500_000, 0] {
+            server.set_clock_rate(rate);
+            let offsets = || (server_micros(&server) - machine_micros(), Instant::now());
+            let (first, begin) = offsets();
+            std::thread::sleep(Duration::from_millis(100));
+            let (last, end) = offsets();
+            let passed = i64::try_from(end.duration_since(begin).as_micros()).unwrap();
+            let expected = passed * rate / 1_000_000;
+            assert!((last - first - expected).abs() < 50_000 + passed / 10, "{rate}: {first}, {last}");
+        }
     }
 
     fn server_micros(server: &RedisServer) -> i64 {

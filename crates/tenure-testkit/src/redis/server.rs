@@ -141,7 +141,19 @@ impl RedisServer {
     /// # Panics
     /// When it was started without [`Builder::clock`].
     pub fn set_clock_offset(&self, micros: i64) {
-        self.clock.as_ref().expect("a server that was started with `.clock()`").set(micros);
+        self.clock().set(micros);
+    }
+
+    /// From now on its wall clock runs faster than the machine's by so many millionths, or slower.
+    ///
+    /// # Panics
+    /// When it was started without [`Builder::clock`].
+    pub fn set_clock_rate(&self, millionths: i64) {
+        self.clock().run_faster(millionths);
+    }
+
+    fn clock(&self) -> &Clock {
+        self.clock.as_ref().expect("a server that was started with `.clock()`")
     }
 
     /// Its process, a new one after a restart.
