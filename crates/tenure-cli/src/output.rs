@@ -147,7 +147,7 @@ fn line(fact: impl Display) -> String {
 pub(crate) fn overslept(name: &str) -> String {
     let name = escaped(name);
     format!(
-        "lease on `{name}` was not renewed in time, because `tenure` was stopped or got no time to run; the command is killed"
+        "lease on `{name}` was not renewed in time, because `tenure` was stopped or got no time to run, or the machine slept; the command is killed"
     )
 }
 

@@ -38,6 +38,13 @@ pub(crate) fn fork() -> io::Result<Forked> {
     }
 }
 
+/// The process group of a process; `None` when its leader is in a pid namespace above this one's, so that it has no number here.
+pub(crate) fn group_of(pid: Pid) -> Option<Pid> {
+    // SAFETY: it only reads. rustix takes the answer for a number above zero, which it is not for such a group.
+    let group = unsafe { libc::getpgid(pid.as_raw_pid()) };
+    Pid::from_raw(group.max(0))
+}
+
 /// A program with its arguments and environment, as exec takes them.
 pub(crate) struct Program {
     strings: Vec<CString>,

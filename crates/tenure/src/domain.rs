@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::backend::{Answer, Capability, open};
 use crate::client::{Client, Executed};
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
 use crate::lease::Terms;
@@ -364,6 +365,22 @@ impl Domain {
     pub async fn capabilities(&self) -> Result<&'static [Capability], Error> {
         self.client.table.lock().floor_unless_closed()?;
         Ok(self.client.backend().await?.capabilities())
+    }
+
+    /// Whether the time in which the machine sleeps (suspend) counts: a lease that ends meanwhile is over when the machine wakes up. True wherever
+    /// others may be awake. In a `file:` domain all who could take the name sleep as well, and a lease stands still with them.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// assert!(tenure::Domain::open("memory:").await?.counts_sleep());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn counts_sleep(&self) -> bool {
+        !matches!(self.client.clock, Clock::Awake)
     }
 
     /// What happened in this domain, in this process, since it was opened.

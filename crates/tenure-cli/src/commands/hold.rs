@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
-use rustix::process::{Signal, getpgrp};
+use rustix::process::{Signal, getpid};
 use rustix::termios::tcgetpgrp;
 use serde::Serialize;
 use tenure::{Domain as Store, Error, Guard, Release};
@@ -16,14 +16,14 @@ use tokio::sync::oneshot;
 
 use super::obtain::{self, Endings, Obtained};
 use super::on_domain;
-use super::run::deadline::{Moment, Plan};
+use super::run::deadline::{self, LOOK_AGAIN, Moment, Plan};
 use super::waiting::Wait;
 use crate::args::{Domain, Format, Patience, Terms, Voice};
 use crate::exit_code;
 use crate::json;
 use crate::output::{self, say, say_if_heard, say_more};
 use crate::stdout;
-use crate::sys::Mask;
+use crate::sys::{self, Mask};
 use crate::text::{escaped, owner};
 
 /// How long stdin is not looked at while waiting.
@@ -97,6 +97,9 @@ impl Hold {
         endings: &mut Endings,
         stdin: &mut oneshot::Receiver<()>,
     ) -> Result<u8, Error> {
+        if domain.counts_sleep() {
+            deadline::count_sleep();
+        }
         let lock = self.terms.lock(domain, &self.name);
         let reason = async {
             tokio::select! {
@@ -165,7 +168,7 @@ fn watch_stdin() -> io::Result<oneshot::Receiver<()>> {
 
 /// Whether stdin is a terminal that others have now: it can't be read, and is not at its end.
 fn is_in_background() -> bool {
-    tcgetpgrp(io::stdin()).is_ok_and(|foreground| foreground != getpgrp())
+    tcgetpgrp(io::stdin()).is_ok_and(|foreground| Some(foreground) != sys::group_of(getpid()))
 }
 
 /// Says that it is held, and holds. Whoever is to read that may not read: it is held and renewed all the same.
@@ -208,7 +211,7 @@ async fn until_ended(guard: &Guard, endings: &mut Endings, stdin: &mut oneshot::
             loss = guard.lost() => return Ended::Lost(loss.to_string()),
             signal = endings.next() => return Ended::Signal(exit_code::by_signal(signal.as_raw())),
             _ = &mut *stdin => return Ended::StdinClosed,
-            () = tokio::time::sleep(plan.look_at(now).since(now)) => {}
+            () = tokio::time::sleep(plan.look_at(now).since(now).min(LOOK_AGAIN)) => {}
         }
     }
 }

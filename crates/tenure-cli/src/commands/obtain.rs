@@ -6,7 +6,7 @@ use std::io;
 use std::task::Poll;
 use std::time::Duration;
 
-use rustix::process::{Signal, getpgrp};
+use rustix::process::{Signal, getpid};
 use tenure::{Domain, Error, Guard};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
@@ -32,7 +32,7 @@ pub(crate) async fn obtain(
     asked: &args::Domain,
     reason: impl Future<Output = u8>,
 ) -> Result<Obtained, Error> {
-    let screen = Screen::new(getpgrp());
+    let screen = Screen::new(sys::group_of(getpid()));
     let outcome = tokio::select! {
         biased;
         outcome = wait.acquire(&screen) => outcome,

@@ -6,18 +6,18 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{
-    Pid, Signal, WaitStatus, getpgrp, getpid, getppid, kill_process, kill_process_group,
+    Pid, Signal, WaitStatus, getpid, getppid, kill_process, kill_process_group,
     set_parent_process_death_signal, setpgid,
 };
 
 use super::Run;
 use super::deadline::Moment;
 use super::signals;
-use super::tree;
+use super::tree::{self, Known};
 use super::watch::Facts;
 use super::wire::Relayed;
 use crate::exit_code;
-use crate::sys::{Mask, Program};
+use crate::sys::{self, Mask, Program};
 
 /// Which process group the command runs in.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,11 @@ impl Group {
     /// Shared where there is a terminal, be it in the foreground or not: a job in the background can be brought forward.
     pub(crate) fn fitting() -> Self {
         let has_terminal = std::fs::File::open("/dev/tty").is_ok();
-        if has_terminal { Group::Shared(getpgrp()) } else { Group::Own }
+        match sys::group_of(getpid()) {
+            Some(group) if has_terminal => Group::Shared(group),
+            // In a pid namespace whose first process was not made the leader of a group, that of the terminal has no number.
+            _ => Group::Own,
+        }
     }
 }
 
@@ -142,6 +146,11 @@ impl Child {
     /// Its process group, when it has one of its own.
     pub(crate) fn own_group(&self) -> Option<Pid> {
         matches!(self.group, Group::Own).then_some(self.pid)
+    }
+
+    /// As one whose number is known.
+    pub(crate) fn known(&self) -> Known {
+        Known { pid: self.pid, group: self.own_group() }
     }
 
     /// Passes a signal on, unless the terminal has sent it to the command as well.

@@ -9,7 +9,10 @@
 //!
 //! Pure but for [`Moment::now`]: time comes in, moments go out.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use rustix::time::{ClockId, TimerfdClockId, clock_gettime};
 
 /// The longest time between TERM and the deadline, unless a longer one is asked for.
 pub(crate) const LONGEST_LEAD: Duration = Duration::from_secs(5);
@@ -18,8 +21,35 @@ const LONGEST_RESERVE: Duration = Duration::from_millis(500);
 /// The shortest one, unless that is more than a fifth of the term.
 const SHORTEST_RESERVE: Duration = Duration::from_millis(200);
 
-/// A moment in µs of CLOCK_MONOTONIC, which is the same in all processes. Whether the time in which the machine slept counts depends on the
-/// store, and the library tells: what it says remains is looked at before anything is stopped.
+/// How long a process trusts timers that stand still while the machine sleeps.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// How far CLOCK_BOOTTIME was ahead of CLOCK_MONOTONIC when the time in which the machine sleeps began to count, in µs.
+static AHEAD: AtomicU64 = AtomicU64::new(UNCOUNTED);
+const UNCOUNTED: u64 = u64::MAX;
+
+/// From here on the time in which the machine sleeps counts, as it does for the lease ([`tenure::Domain::counts_sleep`]): of this process,
+/// and of what it forks.
+pub(crate) fn count_sleep() {
+    let ahead = micros_of(ClockId::Boottime).saturating_sub(micros_of(ClockId::Monotonic));
+    AHEAD.store(ahead, Ordering::Relaxed);
+}
+
+/// The clock of a timer for a [`Moment`].
+pub(crate) fn timer_clock() -> TimerfdClockId {
+    match AHEAD.load(Ordering::Relaxed) {
+        UNCOUNTED => TimerfdClockId::Monotonic,
+        _ => TimerfdClockId::Boottime,
+    }
+}
+
+fn micros_of(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1_000
+}
+
+/// A moment in µs, on the clock of the lease, which is the same in all processes: CLOCK_MONOTONIC, and the time in which the machine slept since
+/// [`count_sleep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
 
@@ -28,8 +58,10 @@ impl Moment {
     pub(crate) const FAR: Moment = Moment(u64::MAX);
 
     pub(crate) fn now() -> Self {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        Moment(time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1_000)
+        Moment(match AHEAD.load(Ordering::Relaxed) {
+            UNCOUNTED => micros_of(ClockId::Monotonic),
+            ahead => micros_of(ClockId::Boottime).saturating_sub(ahead),
+        })
     }
 
     pub(crate) fn after(self, duration: Duration) -> Self {
@@ -180,7 +212,7 @@ mod tests {
             assert!(plan.deadline.since(plan.late_at()) >= Duration::from_millis(6), "{plan:?}");
             assert!(plan.term_at() <= plan.kill_at(), "{plan:?}");
             assert!(plan.term_at() < plan.late_term_at() && plan.late_term_at() < plan.late_at(), "{plan:?}");
-            for now in [START, plan.term_at(), plan.kill_at(), plan.deadline] {
+            for now in [START, plan.term_at(), plan.kill_at(), plan.deadline, Moment::FAR] {
                 let forced = plan.forced_kill_at(now);
                 assert!(forced <= usual.forced_kill_at(now) && forced <= plan.kill_at(), "{plan:?}");
             }

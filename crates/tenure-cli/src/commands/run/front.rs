@@ -7,18 +7,19 @@
 //! Each of the two watches the other. A front that is killed is seen by the minder at once; here, a minder that is killed, or stopped until
 //! its lease is about to expire, is killed with all below it, and what was to be reported at the end is reported here.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitStatus};
+use rustix::time::{Itimerspec, TimerfdTimerFlags, timerfd_settime};
 
 use super::Run;
 use super::child::{Child, End, Group};
 use super::deadline::Moment;
 use super::report::{Kind, Report, Verdict};
-use super::tree::{self, Change};
+use super::tree::{self, Change, Known};
 use super::watch::Watch;
 use super::wire::{self, Relayed, Told};
 use crate::exit_code;
@@ -40,6 +41,8 @@ pub(crate) struct Front<'a> {
     pub(crate) group: Group,
     pub(crate) wire: UnixStream,
     pub(crate) signals: SignalFd,
+    /// Rings also for a time in which the machine slept, as soon as it wakes up.
+    pub(crate) alarm: OwnedFd,
     pub(crate) watch: &'static Watch,
     /// Kept open until all that runs under the lease is gone.
     pub(crate) lifeline: Option<OwnedFd>,
@@ -65,8 +68,8 @@ impl Front<'_> {
             if !self.watch.is_stopping() {
                 if now >= self.watch.term_at() {
                     self.watch.begin_stopping();
-                    if self.watch.asks() {
-                        tree::ask_to_end(Some(self.minder), &self.strangers);
+                    if let Some(command) = self.command().filter(|_| self.watch.asks()) {
+                        tree::ask_to_end(command, Some(self.minder), &self.strangers);
                     }
                 }
                 next = next.min(self.watch.term_at());
@@ -154,12 +157,26 @@ impl Front<'_> {
 
     /// Kills the minder and all below it; returns when nothing is left. What is to be said is said after it: stderr may block.
     fn end_all(&mut self) {
-        while !self.is_all_ended() {
-            tree::kill(None, &self.strangers);
+        let minder = Known { pid: self.minder, group: None };
+        let all: Vec<Known> = [minder].into_iter().chain(self.command()).collect();
+        // The command becomes a child of this process when the minder is gone, and is not reaped before it was killed with its group.
+        let mut is_minder_gone = false;
+        loop {
+            is_minder_gone = is_minder_gone || tree::reap(self.minder);
+            tree::kill(&all, &self.strangers);
+            if is_minder_gone && self.is_all_ended() {
+                break;
+            }
             self.sleep(tree::SWEEP, false);
             while self.signals.next().is_some() {}
         }
         self.lifeline = None;
+    }
+
+    /// The command, if there is one.
+    fn command(&self) -> Option<Known> {
+        let (pid, _) = self.watch.facts.command()?;
+        Some(Child::adopted(pid, self.group).known())
     }
 
     /// Reaps what has ended; true when nothing is left below this process.
@@ -198,8 +215,11 @@ impl Front<'_> {
     /// Until something happens, or the time is over.
     pub(crate) fn sleep(&self, limit: Duration, is_connected: bool) {
         let limit = Timespec::try_from(limit.min(LONGEST_SLEEP)).expect("an hour is not too long");
-        let mut sources = [PollFd::new(&self.signals, PollFlags::IN), PollFd::new(&self.wire, PollFlags::IN)];
-        let count = if is_connected { 2 } else { 1 };
+        let once = Itimerspec { it_interval: Timespec::default(), it_value: limit };
+        let _ = timerfd_settime(&self.alarm, TimerfdTimerFlags::empty(), &once);
+        let mut sources = [self.signals.as_fd(), self.alarm.as_fd(), self.wire.as_fd()]
+            .map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN));
+        let count = if is_connected { 3 } else { 2 };
         // Interrupted or not, the caller looks at everything again.
         let _ = poll(&mut sources[..count], Some(&limit));
     }

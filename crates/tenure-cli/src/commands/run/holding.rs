@@ -5,21 +5,17 @@
 //! (`--max-hold`) is stopped with all that came of it; its lease is watched over all the while, and a loss goes first.
 
 use std::fmt::Display;
-use std::time::Duration;
 
 use tenure::Tenure;
 
 use super::child::{Child, End};
-use super::deadline::{Moment, Plan};
+use super::deadline::{LOOK_AGAIN, Moment, Plan};
 use super::limits::Limits;
 use super::signals::{self, Event, Events};
 use super::tree::{self, Change};
 use super::watch::Watch;
 use crate::output::{self, say_at_once};
 use crate::text::{escaped, rough};
-
-/// How long to sleep when nothing is due.
-const LONGEST_SLEEP: Duration = Duration::from_secs(3_600);
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +80,8 @@ impl<'a> Holding<'a> {
                 return ended;
             }
             let now = Moment::now();
-            let sleep = self.next_step(now).since(now).min(LONGEST_SLEEP);
+            // The timers of the runtime stand still while the machine sleeps.
+            let sleep = self.next_step(now).since(now).min(LOOK_AGAIN);
             let is_watched = self.is_watched();
             tokio::select! {
                 biased;
@@ -167,7 +164,7 @@ impl<'a> Holding<'a> {
             _ => {}
         }
         if matches!(self.course, Course::Killing { .. }) {
-            tree::kill(self.child.own_group(), &[]);
+            tree::kill(&[self.child.known()], &[]);
         }
         None
     }
@@ -241,7 +238,7 @@ impl<'a> Holding<'a> {
         }
         watch.begin_stopping();
         if asks {
-            tree::ask_to_end(None, &[]);
+            tree::ask_to_end(self.child.known(), None, &[]);
             self.course = Course::Ending { kill_at, ended: Ended::Lost };
         } else {
             self.course = Course::Killing { ended: Ended::Lost };
@@ -257,7 +254,7 @@ impl<'a> Holding<'a> {
             self.course = Course::Killing { ended };
         } else {
             say_at_once(format_args!("command ran for longer than --max-hold {limit}; it is stopped"));
-            tree::ask_to_end(None, &[]);
+            tree::ask_to_end(self.child.known(), None, &[]);
             self.course = Course::Ending { kill_at: now.after(notice), ended };
         }
     }

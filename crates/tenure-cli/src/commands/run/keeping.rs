@@ -8,7 +8,7 @@ use std::pin::pin;
 use rustix::process::Signal;
 use tenure::{ErrorKind, Guard};
 
-use super::deadline::Moment;
+use super::deadline::{LOOK_AGAIN, Moment};
 use super::signals::{self, Event, Events};
 use super::tree::{self, Change};
 
@@ -57,7 +57,7 @@ pub(crate) async fn keep(guard: &Guard, events: &mut Events, until: Moment) -> K
             _ = guard.lost(), if has_answer => {
                 return if is_proved { Kept::Lost } else { Kept::Over { is_proved } };
             }
-            () = tokio::time::sleep(until.since(now)) => {}
+            () = tokio::time::sleep(until.since(now).min(LOOK_AGAIN)) => {}
         }
     }
 }

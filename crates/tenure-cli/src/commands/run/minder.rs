@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::pin::pin;
 
-use rustix::process::{Pid, Signal, getpgid, setpgid};
+use rustix::process::{Pid, Signal, setpgid};
 use tenure::{Domain, Error};
 
 use super::Run;
@@ -22,7 +22,7 @@ use crate::commands::obtain;
 use crate::commands::waiting::{self, Outcome, Screen, Wait};
 use crate::exit_code;
 use crate::output;
-use crate::sys::Mask;
+use crate::sys::{self, Mask};
 
 /// What the minder has from before it was forked off.
 pub(crate) struct Minder<'a> {
@@ -92,7 +92,7 @@ impl Minder<'_> {
         wait: &Wait<'_>,
         events: &mut Events,
     ) -> Result<Result<Outcome, Error>, Interrupted> {
-        let screen = Screen::new(getpgid(Some(self.front)).unwrap_or(self.front));
+        let screen = Screen::new(sys::group_of(self.front));
         let mut acquiring = pin!(wait.acquire(&screen));
         loop {
             tokio::select! {

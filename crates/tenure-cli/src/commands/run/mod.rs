@@ -24,6 +24,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Signal, getpid};
+use rustix::time::{TimerfdFlags, timerfd_create};
 use tenure::Domain;
 
 use self::child::Group;
@@ -41,6 +42,10 @@ use crate::sys::{self, Forked, Mask, SignalFd};
 /// How many descriptors `tenure` opens at the same time. Too few are told here: further on, each thing that fails has a reason of its own
 /// at hand.
 const DESCRIPTORS: usize = 20;
+
+/// Why nothing is started where the processes below this one can't be found.
+const NO_PROC: &str = "/proc does not show this process, so that not all that a command starts could be stopped; \
+                       mount it (mount -t proc proc /proc, unshare --mount-proc, bwrap --proc /proc)";
 
 /// What is known before there are two processes.
 static NOTHING_YET: Facts = Facts::new();
@@ -66,7 +71,9 @@ impl Run {
             return code;
         }
         // Checked before there are two processes; it connects in the minder.
-        let checked = self.limits.check().map_err(|why| (why.to_owned(), exit_code::USAGE));
+        let checked = self.limits.check().map_err(|why| (why.to_owned(), exit_code::USAGE)).and_then(|()| {
+            if tree::is_visible() { Ok(()) } else { Err((NO_PROC.to_owned(), exit_code::OS)) }
+        });
         let domain = checked
             .and_then(|()| address::domain(&self.domain).map_err(|refused| (refused.message, refused.code)));
         let (domain, source) = match domain {
@@ -77,6 +84,9 @@ impl Run {
                 return code;
             }
         };
+        if domain.counts_sleep() {
+            deadline::count_sleep();
+        }
         let refused = |facts: &'static Facts, error| {
             output::refused_by_system(&error);
             report.write(facts, &Verdict::failed(exit_code::OS));
@@ -114,15 +124,17 @@ fn split(
     let signals = Mask::of(signals::forwarded().chain([Signal::CHILD]));
     let mask = signals.block();
     let signals = SignalFd::new(&signals)?;
+    let alarm = timerfd_create(deadline::timer_clock(), TimerfdFlags::CLOEXEC)?;
     match sys::fork()? {
         Forked::Parent(minder) => {
             drop(others_wire);
             // A terminal in `tostop` mode would stop this process for writing a message.
             Mask::of([Signal::TTOU]).block();
-            Ok(Front { run, report, minder, strangers, group, wire, signals, watch, lifeline: None }.stand())
+            let lifeline = None;
+            Ok(Front { run, report, minder, strangers, group, wire, signals, alarm, watch, lifeline }.stand())
         }
         Forked::Child => {
-            drop((wire, signals));
+            drop((wire, signals, alarm));
             Minder { run, domain, source, report, front, wire: others_wire, watch, group, mask }.mind()
         }
     }

@@ -34,11 +34,11 @@ impl Front<'_> {
             if now >= too_long_at && kill_at.is_none() {
                 let limit = rough(limits.max_hold.unwrap_or_default());
                 say_at_once(format_args!("command ran for longer than --max-hold {limit}; it is stopped"));
-                tree::ask_to_end(None, &self.strangers);
+                tree::ask_to_end(child.known(), None, &self.strangers);
                 kill_at = Some(now.after(limits.notice_of_limit()));
             }
             if kill_at.is_some_and(|kill_at| now >= kill_at) {
-                tree::kill(child.own_group(), &self.strangers);
+                tree::kill(&[child.known()], &self.strangers);
             }
             let next = if kill_at.is_some() { now.after(tree::SWEEP) } else { too_long_at };
             self.sleep(next.since(now), false);

@@ -5,14 +5,17 @@
 //!
 //! The front may have children that are none of the command's: whoever became `tenure` by exec had started them, as a shell does with
 //! `exec tenure … > >(logger)`. These *strangers*, and what comes of them, are left alone.
+//!
+//! All but the command itself and its group is found in /proc alone, so that nothing is started without it. Those two are signalled by their
+//! number in any case: /proc may be taken away while the command runs.
 
 use std::fs;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
-    wait, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, getppid, kill_process,
+    kill_process_group, wait, waitid, waitpid,
 };
 
 /// How often all that is left is looked at, or killed, again.
@@ -46,26 +49,77 @@ pub(crate) fn next_change() -> Change {
     }
 }
 
-/// Asks all below this process to end, but for `spared` itself. The stopped are continued, or they would not hear of it.
-pub(crate) fn ask_to_end(spared: Option<Pid>, strangers: &[Pid]) {
-    for process in descendants(strangers).into_iter().filter(|process| Some(process.pid) != spared) {
-        // It may be gone, or belong to another user.
-        let _ = kill_process(process.pid, Signal::TERM);
-        let _ = kill_process(process.pid, Signal::CONT);
+/// Whether /proc shows this process, under the number that it has for itself and its parent.
+pub(crate) fn is_visible() -> bool {
+    let this = getpid();
+    let is_link = fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == this.to_string().as_str());
+    // The same number may be another's in another namespace; that of its parent as well is no accident.
+    let parent = Pid::as_raw(getppid());
+    is_link && Process::read(&this.to_string()).is_some_and(|process| process.parent == parent)
+}
+
+/// A process whose number is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) pid: Pid,
+    /// Its process group, when it leads one of its own.
+    pub(crate) group: Option<Pid>,
+}
+
+impl Known {
+    /// Whether it is a child of this process that was not reaped: until then its number, and that of its group, are no other's.
+    fn is_child(&self) -> bool {
+        !matches!(waitid(WaitId::Pid(self.pid), LOOKING), Err(Errno::CHILD))
+    }
+
+    /// Whether a signal to it, or to its group, reaches this process.
+    fn has(&self, process: &Process) -> bool {
+        self.pid == process.pid || Pid::as_raw(self.group) == process.group && self.group.is_some()
     }
 }
 
-/// Kills all below this process, and `group` as a whole while it is among them: in one step, which a process that forks all the time
-/// can't outrun. To be repeated until there is no child, for what was started meanwhile.
-pub(crate) fn kill(group: Option<Pid>, strangers: &[Pid]) {
+/// Asks `command`, its group and all below this process to end, but for `spared` itself. The stopped are continued, or they would not hear
+/// of it.
+pub(crate) fn ask_to_end(command: Known, spared: Option<Pid>, strangers: &[Pid]) {
     let found = descendants(strangers);
-    if let Some(group) = group.filter(|group| found.iter().any(|process| process.group == group.as_raw_pid()))
-    {
-        let _ = kill_process_group(group, Signal::KILL);
+    let is_child = command.is_child();
+    for signal in [Signal::TERM, Signal::CONT] {
+        // It may be gone, or belong to another user.
+        let _ = match command.group {
+            Some(group) if is_child => kill_process_group(group, signal),
+            None if is_child => kill_process(command.pid, signal),
+            _ => Ok(()),
+        };
+        for process in &found {
+            if Some(process.pid) != spared && !(is_child && command.has(process)) {
+                let _ = kill_process(process.pid, signal);
+            }
+        }
+    }
+}
+
+/// Kills `known`, their groups and all below this process. A group is killed in one step, which a process that forks all the time
+/// can't outrun. To be repeated until there is no child, for what was started meanwhile.
+pub(crate) fn kill(known: &[Known], strangers: &[Pid]) {
+    let found = descendants(strangers);
+    for known in known {
+        let is_child = known.is_child();
+        let is_in = |group: &Pid| found.iter().any(|process| process.group == group.as_raw_pid());
+        if let Some(group) = known.group.filter(|group| is_child || is_in(group)) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        if is_child {
+            let _ = kill_process(known.pid, Signal::KILL);
+        }
     }
     for process in found {
         let _ = kill_process(process.pid, Signal::KILL);
     }
+}
+
+/// Reaps a child if it has ended, and no other; whether it is gone.
+pub(crate) fn reap(child: Pid) -> bool {
+    matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(Some(_)) | Err(Errno::CHILD))
 }
 
 /// The children of this process. Mostly there are none, which the kernel says at once.

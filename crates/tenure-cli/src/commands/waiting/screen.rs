@@ -32,12 +32,12 @@ pub(crate) struct Screen {
 
 impl Screen {
     /// `group` is that of the process that the user started.
-    pub(crate) fn new(group: Pid) -> Self {
+    pub(crate) fn new(group: Option<Pid>) -> Self {
         // A shell without job control starts what is to run in the background in its own group, with SIGINT ignored.
         let is_in_background = sys::is_ignored(Signal::INT);
         let has_screen = isatty(std::io::stderr()) && !is_dumb() && !is_in_background;
         Screen {
-            group: Some(group).filter(|_| has_screen),
+            group: group.filter(|_| has_screen),
             is_paused: Cell::new(false),
             is_drawn: Cell::new(false),
             changed: Notify::new(),
