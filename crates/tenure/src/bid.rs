@@ -42,7 +42,7 @@ pub(crate) struct Bid {
 
 impl Bid {
     pub(crate) fn new(session: &Session, claim: Arc<Claim>, floor: u64) -> Self {
-        let token = Token::fresh(session, &claim.label);
+        let token = Token::fresh(session, &claim.label, claim.terms.ttl);
         Bid {
             token,
             pid: session.pid,

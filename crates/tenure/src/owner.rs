@@ -1,18 +1,20 @@
 //! Who holds or waits, and the token that proves it.
 //!
-//! A token is 128 random bits, never used again (R2.1), followed by the session that it belongs to and by who its owner is. All of
-//! it is one string, so that holding a name costs one key in the store, any tool can read who holds it, and a plain string compare
-//! decides ownership. A token of any other form is a foreign lock: it excludes us, and its owner is unknown.
+//! A token is 128 random bits, never used again (R2.1), followed by the session that it belongs to, who its owner is, and the longest
+//! that a lease under it is ever asked to last. All of it is one string, so that holding a name costs one key in the store, any tool can
+//! read who holds it, and a plain string compare decides ownership. A token of any other form is a foreign lock: it excludes us, and its owner is unknown.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 use crate::error::Error;
+use crate::record::millis;
 
 /// The longest label, in bytes of UTF-8.
 const MAX_LABEL_LEN: usize = 200;
@@ -191,12 +193,15 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// A fresh token for a lease of this process.
-    pub(crate) fn fresh(session: &Session, label: &str) -> Self {
+    /// A fresh token for a lease of this process. No request with it asks for longer than `ttl`: a store may end a lease that has more
+    /// left than that.
+    pub(crate) fn fresh(session: &Session, label: &str, ttl: Duration) -> Self {
         let mut text = hex(session.random.lock().unwrap_or_else(PoisonError::into_inner).take());
-        text.reserve(session.fields.len() + label.len() + 2);
+        let ttl = millis(ttl).to_string();
+        text.reserve(session.fields.len() + label.len() + ttl.len() + 3);
         text.extend([":", &*session.fields, ":"]);
         text.extend(utf8_percent_encode(label, FIELD));
+        text.extend([":", &*ttl]);
         Token::from_store(&text)
     }
 
@@ -223,7 +228,7 @@ impl Token {
     pub(crate) fn owner(&self) -> Owner {
         let decode = |field: &str| percent_decode_str(field).decode_utf8_lossy().into_owned();
         match self.fields() {
-            Some([_, _, host, user, pid, label]) => Owner(Arc::new(Fields {
+            Some([_, _, host, user, pid, label, _]) => Owner(Arc::new(Fields {
                 host: decode(host),
                 user: decode(user),
                 pid: pid.parse().ok(),
@@ -233,14 +238,21 @@ impl Token {
         }
     }
 
-    fn fields(&self) -> Option<[&str; 6]> {
+    /// The longest that a lease under it is asked to last; `None` for a foreign lock, and for a token of a version that did not say it.
+    pub(crate) fn ttl(&self) -> Option<Duration> {
+        let ttl = self.fields()?[6];
+        if ttl.starts_with('0') { None } else { ttl.parse().ok().map(Duration::from_millis) }
+    }
+
+    fn fields(&self) -> Option<[&str; 7]> {
         let mut fields = self.as_str().split(':');
-        let ours = [(); 6].map(|()| fields.next().unwrap_or_default());
+        let ours = [(); 7].map(|()| fields.next().unwrap_or_default());
         let is_hex = |field: &str, len| field.len() == len && field.bytes().all(|b| b.is_ascii_hexdigit());
-        let [random, session, _, _, pid, _] = ours;
+        let [random, session, _, _, pid, _, ttl] = ours;
         let is_ours = is_hex(random, RANDOM_HEX)
             && is_hex(session, SESSION_HEX)
             && pid.parse::<u32>().is_ok()
+            && ttl.bytes().all(|b| b.is_ascii_digit())
             && fields.next().is_none();
         is_ours.then_some(ours)
     }
@@ -324,11 +336,33 @@ pub(crate) fn hex<const N: usize>(bytes: [u8; N]) -> String {
 mod tests {
     use super::*;
 
+    const TTL: Duration = Duration::from_millis(1_500);
+
+    // Rounded up, as stores round what they are asked for: a lease never has more left by that alone.
+    #[test]
+    fn a_token_says_whole_milliseconds() {
+        let token = Token::fresh(&Session::random(), "5", Duration::from_micros(100_001));
+        assert_eq!(token.ttl(), Some(Duration::from_millis(101)));
+    }
+
+    #[test]
+    fn an_older_token_is_ours_and_says_no_ttl() {
+        let older = "0123456789abcdef0123456789abcdef:5e55000000000001:host:user:7:";
+        for label in ["", "5", "nightly", "a:", "a:0", "a:00", "a:99999999999999999999"] {
+            let token = Token::from_store(&format!("{older}{label}"));
+            assert!(!token.owner().is_foreign(), "{label}");
+            assert_eq!(token.ttl(), None, "{label}");
+        }
+        for label in ["a:b", "a:-1", "a:+1", "a:1:2", "a:1 "] {
+            assert!(Token::from_store(&format!("{older}{label}")).owner().is_foreign(), "{label}");
+        }
+    }
+
     // R2.1
     #[test]
     fn a_token_has_128_fresh_random_bits() {
         let session = Session::random();
-        let (a, b) = (Token::fresh(&session, ""), Token::fresh(&session, ""));
+        let (a, b) = (Token::fresh(&session, "", TTL), Token::fresh(&session, "", TTL));
         assert_ne!(a.as_str()[..RANDOM_HEX], b.as_str()[..RANDOM_HEX]);
         assert_eq!(RANDOM_HEX * 4, 128);
     }
@@ -337,10 +371,11 @@ mod tests {
     fn the_owner_survives_the_way_through_the_store() {
         let session = Session::random();
         for label in ["", "nightly", "a:b c%d", "ünïcode\n\u{1b}[31m"] {
-            let token = Token::from_store(Token::fresh(&session, label).as_str());
+            let token = Token::from_store(Token::fresh(&session, label, TTL).as_str());
             assert_eq!(token.owner().label(), label);
             assert_eq!(token.owner().pid(), Some(std::process::id()));
             assert_eq!(token.session().as_ref(), Some(session.id()));
+            assert_eq!(token.ttl(), Some(TTL));
             assert!(!token.owner().is_foreign());
             assert!(!token.as_str().contains('\u{1b}'), "control characters reach no terminal");
         }
@@ -360,7 +395,7 @@ mod tests {
 
     #[test]
     fn debug_shows_too_little_to_use() {
-        let token = Token::fresh(&Session::random(), "");
+        let token = Token::fresh(&Session::random(), "", TTL);
         assert!(format!("{token:?}").chars().count() < 12);
     }
 }

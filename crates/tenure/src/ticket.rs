@@ -107,8 +107,11 @@ impl FromStr for Ticket {
         if token.is_empty() {
             return Err(malformed("has no token"));
         }
-        let (fence, ttl) = (Fence::new(fence), Duration::from_millis(ttl));
-        Ok(Ticket::new(name, Token::from_store(&token), fence, ttl))
+        let (token, fence, ttl) = (Token::from_store(&token), Fence::new(fence), Duration::from_millis(ttl));
+        if token.ttl().is_some_and(|longest| ttl > longest) {
+            return Err(malformed("has a ttl that is not that of its token"));
+        }
+        Ok(Ticket::new(name, token, fence, ttl))
     }
 }
 
@@ -119,7 +122,7 @@ mod tests {
     use crate::owner::Session;
 
     fn ticket(name: &str) -> Ticket {
-        let token = Token::fresh(&Session::random(), "a label/with 'quotes'");
+        let token = Token::fresh(&Session::random(), "a label/with 'quotes'", Duration::from_secs(10));
         Ticket::new(Name::new(name).unwrap(), token, Fence::new(42), Duration::from_secs(10))
     }
 
@@ -159,6 +162,15 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");
             assert!(text.len() < 20 || !error.to_string().contains(text));
         }
+    }
+
+    // A store may end a lease that has more left than its token says.
+    #[test]
+    fn a_ticket_asks_for_no_longer_than_its_token() {
+        let (whole, ttl) = (ticket("a").to_string(), "/10000/");
+        assert!(whole.replacen(ttl, "/9000/", 1).parse::<Ticket>().is_ok());
+        let error = whole.replacen(ttl, "/10001/", 1).parse::<Ticket>().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
     }
 
     #[test]

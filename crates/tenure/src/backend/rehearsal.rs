@@ -134,7 +134,7 @@ pub(crate) async fn rehearse(
     waiter: &dyn Backend,
     ear: &Arc<Ear>,
 ) -> Rehearsed {
-    let [first, second] = [holder, waiter].map(|client| Token::fresh(client.session(), "tenure doctor"));
+    let [first, second] = [holder, waiter].map(|client| Token::fresh(client.session(), "tenure doctor", TTL));
     let mut rehearsed = Rehearsed { lease: Ok(Duration::ZERO), hand_over: None, loss: None };
     let scene = Scene { name, holder, waiter, ear, first: &first, second: &second };
     if let Err(error) = scene.play(&mut rehearsed).await {

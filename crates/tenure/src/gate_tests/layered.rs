@@ -130,7 +130,8 @@ impl Shown {
     /// Whoever has it loses it to nobody in particular, for a moment.
     fn oust(&self) {
         let name = Name::new(NAME).expect("a valid name");
-        let (token, ttl) = (Token::fresh(self.observer.session(), ""), 300 * MS);
+        let ttl = 300 * MS;
+        let token = Token::fresh(self.observer.session(), "", ttl);
         drop(self.observer.execute(&name, Op::TakeOver { token, ttl, floor: 0, not_after: u64::MAX }));
     }
 

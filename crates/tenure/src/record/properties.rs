@@ -11,6 +11,7 @@ use super::*;
 
 mod invariants;
 mod order;
+mod steps;
 
 const MS: u64 = 1_000;
 const START: u64 = 1_000_000 * MS;

@@ -70,6 +70,21 @@ impl Record {
         self.queue.iter().map(|waiter| &waiter.token)
     }
 
+    /// Ends what a lease has left beyond the ttl in its token. Only a clock that was set back since can have lengthened it: nobody asks
+    /// for longer than that, so nobody believes in more than a ttl from now (I2). A store does this when somebody asks for a name that
+    /// another holds; looking shows the same and changes nothing. A token without a ttl tells nothing, and its lease is left alone.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "Redis does it in Lua; no clock of another store can be set")
+    )]
+    pub(crate) fn trim(&mut self, now: Now) {
+        if let Some(holder) = &mut self.holder
+            && let Some(ttl) = holder.token.ttl()
+        {
+            holder.expires = holder.expires.min(now.millis() + millis(ttl));
+        }
+    }
+
     /// Applies one operation; returns the reply, and appends whom to wake.
     pub(crate) fn apply(&mut self, op: Op, now: Now, wakes: &mut Vec<Wake>) -> Reply {
         match op {

@@ -12,3 +12,4 @@ mod order;
 mod process;
 mod pushes;
 pub(crate) mod scene;
+mod set_back;

@@ -55,7 +55,8 @@ fn stripe_with(clock: ClockIdentity, names: &[String], wall: u64) -> State {
     let session = Session::random();
     let now = Now { lease: super::now().lease, wall };
     for name in names {
-        let (name, token) = (Name::new(name).expect("a name"), Token::fresh(&session, ""));
+        let (name, token) =
+            (Name::new(name).expect("a name"), Token::fresh(&session, "", Duration::from_secs(10)));
         let acquire = Op::Acquire {
             token: token.clone(),
             ttl: HOUR,

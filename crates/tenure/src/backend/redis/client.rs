@@ -164,6 +164,7 @@ impl Client {
 
     /// Calls a script, which the server may not know any more.
     pub(super) async fn execute(&self, call: &Call) -> Result<Answer, Failure> {
+        debug_assert!(call.is_within_its_token());
         let mut line = self.link.line().await?;
         if let Some(acknowledgement) = &self.ear.acknowledgement
             && call.ttl().is_some()
@@ -193,6 +194,7 @@ impl Client {
 
     /// Calls scripts in one go.
     pub(super) async fn execute_all(&self, calls: &[Call]) -> Result<Vec<Result<Answer, Failure>>, Error> {
+        debug_assert!(calls.iter().all(Call::is_within_its_token));
         let mut line = self.link.line().await?;
         self.pipeline(&mut line, calls).await
     }

@@ -117,6 +117,18 @@ impl Call {
         }
     }
 
+    /// Whether it asks for no longer than its token says: the server ends what a lease has left beyond that.
+    pub(super) fn is_within_its_token(&self) -> bool {
+        match &self.op {
+            Op::Acquire { token, ttl, .. }
+            | Op::Renew { token, ttl }
+            | Op::Detach { token, ttl }
+            | Op::Adopt { token, ttl, .. }
+            | Op::TakeOver { token, ttl, .. } => token.ttl().is_none_or(|longest| *ttl <= longest),
+            _ => true,
+        }
+    }
+
     pub(super) fn lock(&self) -> &str {
         &self.lock
     }

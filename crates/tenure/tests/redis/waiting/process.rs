@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tenure::Domain;
@@ -17,10 +18,15 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn acquiring(url: &str, label: &str) -> Self {
+        Process::acquiring_for(url, label, LONG)
+    }
+
+    pub(super) fn acquiring_for(url: &str, label: &str, ttl: Duration) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("a test binary"))
             .args(["--exact", "redis::waiting::process::a_process_that_acquires", "--ignored", "--nocapture"])
             .env("TENURE_PROCESS_URL", url)
             .env("TENURE_PROCESS_LABEL", label)
+            .env("TENURE_PROCESS_TTL_MS", ttl.as_millis().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -92,7 +98,8 @@ fn a_process_that_acquires() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let domain = Domain::open(var("URL")).await.expect("to open");
-        let guard = domain.lock(NAME).ttl(LONG).label(var("LABEL")).acquire().await.expect("to acquire");
+        let ttl = Duration::from_millis(var("TTL_MS").parse().expect("a number"));
+        let guard = domain.lock(NAME).ttl(ttl).label(var("LABEL")).acquire().await.expect("to acquire");
         println!("\nprocess: {}", guard.fence());
         guard.lost().await;
     });

@@ -43,7 +43,7 @@ async fn a_push_that_came_to_nothing_is_asked_about_once() {
     let guard = world.drive(holder.lock(NAME).acquire()).await.expect("a free name");
     let way = Way { is_cut: false, lag: 4 * MS };
     let quorum = Arc::new(world.connect()(Weak::<Client>::new(), &[way; 3]).expect("three servers"));
-    let (name, token) = (Name::new(NAME).expect("a name"), Token::fresh(quorum.session(), ""));
+    let (name, token) = (Name::new(NAME).expect("a name"), Token::fresh(quorum.session(), "", TTL));
     let ask = || {
         let not_after = (quorum.0.clock.now() + TTL).as_micros();
         let (token, floor) = (token.clone(), 0);
@@ -116,7 +116,7 @@ async fn a_server_that_is_lost_to_a_bid_is_not_asked_where_no_other_is_in_reach(
     let world = World::calm(3);
     let ways = [Way { is_cut: false, lag: Duration::ZERO }; 3];
     let quorum = world.connect()(Weak::<Client>::new(), &ways).expect("three servers");
-    let (name, token) = (Name::new(NAME).expect("a name"), Token::fresh(quorum.session(), ""));
+    let (name, token) = (Name::new(NAME).expect("a name"), Token::fresh(quorum.session(), "", TTL));
     quorum.0.bids.begin(&token, TTL);
     quorum.0.bids.leaving(&token, 0);
     quorum.0.saw_contended(&name);

@@ -26,7 +26,7 @@ async fn a_ticket_survives_servers_that_are_slow_to_take_its_fence() {
     assert!(matches!(asker.ask(&world, asker.acquire()).await, Ok(Reply::Granted { .. })));
     let ticket = Op::Detach { token: asker.token.clone(), ttl: LONG_TTL };
     assert_eq!(asker.ask(&world, ticket).await.expect("it is held"), Reply::Done);
-    let token = Token::fresh(asker.quorum.session(), "");
+    let token = Token::fresh(asker.quorum.session(), "", TTL);
     let adopt = || {
         let (from, token) = (asker.token.clone(), token.clone());
         let not_after = (clock.now() + LONG_TTL / 4).as_micros();
@@ -105,7 +105,7 @@ async fn a_refusal_waits_once_for_a_silent_minority() {
     let mut took = Vec::new();
     for _ in 0..2 {
         let begun = asker.quorum.0.clock.now();
-        let (token, not_after) = (Token::fresh(asker.quorum.session(), ""), (begun + TTL).as_micros());
+        let (token, not_after) = (Token::fresh(asker.quorum.session(), "", TTL), (begun + TTL).as_micros());
         let op = Op::Acquire { token, ttl: TTL, wait: Wait::No, polls: false, floor: 0, not_after };
         let reply = asker.ask(&world, op).await.expect("two of three");
         assert!(matches!(reply, Reply::Busy { .. }), "{reply:?}");

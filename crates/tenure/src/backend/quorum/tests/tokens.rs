@@ -29,7 +29,7 @@ impl Asker {
     pub(super) fn lagging(world: &World, lag: Duration) -> Self {
         let ways = vec![Way { is_cut: false, lag }; world.servers.len()];
         let quorum = world.connect()(Weak::<Client>::new(), &ways).expect("servers");
-        let (name, token) = (Name::new(NAME).expect("a name"), Token::fresh(quorum.session(), ""));
+        let (name, token) = (Name::new(NAME).expect("a name"), Token::fresh(quorum.session(), "", TTL));
         Asker { quorum, token, name }
     }
 
@@ -79,7 +79,7 @@ async fn a_server_that_was_not_told_of_a_leave_does_not_count_for_its_token() {
     if let Ok(Reply::Granted { .. }) = again {
         assert_eq!(world.holders(), held, "what was granted was taken back");
     }
-    let spent = Asker { token: Token::fresh(asker.quorum.session(), ""), ..asker };
+    let spent = Asker { token: Token::fresh(asker.quorum.session(), "", TTL), ..asker };
     let other = spent.ask(&world, spent.acquire()).await.expect("two of three");
     assert!(matches!(other, Reply::Granted { .. }), "only the one token is spent: {other:?}");
 }

@@ -10,6 +10,7 @@ local floor, not_after = tonumber(ARGV[6]), tonumber(ARGV[7])
 if now > not_after then return { now, 'late' } end
 local holder = call('GET', LOCK)
 if holder == token then return extend(ttl, floor) end
+if holder then trim(holder) end
 local last = call('ZREVRANGE', QUEUE, 0, 0, 'WITHSCORES')
 if not holder and not last[1] then return grant(token, ttl, floor) end
 

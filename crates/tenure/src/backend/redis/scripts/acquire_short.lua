@@ -21,7 +21,10 @@ if now <= tonumber(ARGV[7]) then
     return { now, 'granted', highest + 1 }
   end
   local holder = ARGV[4] == 'join' and call('GET', KEYS[1])
-  if holder and holder ~= ARGV[2] and not (is_waited_for and call('ZSCORE', KEYS[3], ARGV[2])) then
+  local left = holder and call('PTTL', KEYS[1])
+  -- A lease that may have more left than the ttl at the end of its token is for `trim`.
+  local is_sound = holder and left <= tonumber(string.match(holder, ':(%d+)$', -10) or left)
+  if is_sound and holder ~= ARGV[2] and not (is_waited_for and call('ZSCORE', KEYS[3], ARGV[2])) then
     call('HSET', KEYS[4], ARGV[2], string.format('%.0f %s %s', now, ARGV[3], ARGV[5]))
     call('ZADD', KEYS[3], now, ARGV[2])
     local ahead = call('ZCARD', KEYS[3]) - 1
@@ -29,7 +32,7 @@ if now <= tonumber(ARGV[7]) then
       call('PEXPIRE', KEYS[3], '30000')
       call('PEXPIRE', KEYS[4], '30000')
       local start = math.max((call('GET', KEYS[2]) or 0) - 63, 0)
-      return { now, 'waiting', now, ahead, holder, start, call('PTTL', KEYS[1]) }
+      return { now, 'waiting', now, ahead, holder, start, left }
     end
     -- The clock was set back, and this is not the end of the queue.
     call('ZREM', KEYS[3], ARGV[2])

@@ -51,6 +51,18 @@ local function extend(ttl, floor)
   return { now, 'granted', floor < start and start or reserve(last, floor) }
 end
 
+-- The longest that a lease under this token is asked to last (ms); nil of a lock of another library, and of an older token.
+local function longest(token)
+  local random, session, ttl = string.match(token, '^(%x+):(%x+):[^:]*:[^:]*:%d+:[^:]*:([1-9]%d*)$')
+  if ttl and #random == 32 and #session == 16 then return tonumber(ttl) end
+end
+
+-- A lease that has more left than that was lengthened by a clock that was set back. Its holder believes in less than a ttl from now.
+local function trim(holder)
+  local ttl = longest(holder)
+  if ttl and call('PTTL', LOCK) > ttl then call('PEXPIRE', LOCK, ttl) end
+end
+
 -- Takes a waiter out of the queue.
 local function dequeue(token)
   if call('ZREM', QUEUE, token) == 1 then call('HDEL', BEATS, token) end

@@ -46,7 +46,7 @@ fn the_scripts_are_the_record() {
     assert!(tally.unjudged * 2 < tally.stories, "most stories are judged to their end: {tally:?}");
     for what in ["granted", "waiting", "busy", "not held", "done", "too late", "seen", "seen broken"]
         .into_iter()
-        .chain(["lock", "fence", "queue", "broken", "messages", "deaths"])
+        .chain(["lock", "fence", "queue", "broken", "messages", "deaths", "trimmed"])
     {
         assert!(tally.seen.get(what).is_some_and(|count| *count > 10), "{what} was hardly seen: {tally:?}");
     }
@@ -124,6 +124,7 @@ fn tell(story: &Story, store: &mut Store, tally: &mut Tally) -> Result<(), TestC
                 tally.count(seen.reply, 1);
                 tally.count("messages", seen.messages);
                 tally.count("deaths", seen.deaths);
+                tally.count("trimmed", seen.is_trimmed.into());
                 seen.ended.into_iter().for_each(|key| tally.count(key, 1));
             }
             Ok(Verdict::Unjudged) => {

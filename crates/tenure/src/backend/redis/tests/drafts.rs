@@ -157,11 +157,12 @@ pub(super) fn session(number: u8) -> SessionId {
     SessionId::parse(&format!("5e55{number:012x}")).expect("16 hexadecimal digits")
 }
 
-/// Some sessions have two tokens. Their order is not that of their numbers.
+/// Some sessions have two tokens. Their order is not that of their numbers. Some say the longest ttl, and are asked for longer all the same.
 pub(super) fn token(number: u8) -> Token {
     let random = u128::from(number.wrapping_mul(151)) << 120 | u128::from(number);
     let session = session(number % SESSIONS);
-    Token::from_store(&format!("{random:032x}:{}:host%3A1:user:1:label{number}", session.as_str()))
+    let ttl = ["", ":1500", ":10000"][usize::from(number % 3)];
+    Token::from_store(&format!("{random:032x}:{}:host%3A1:user:1:label{number}{ttl}", session.as_str()))
 }
 
 pub(super) fn story() -> impl Strategy<Value = Story> {

@@ -7,9 +7,9 @@ use tenure_testkit::redis::Reply;
 use super::scene::{BEATS, BROKEN, FENCE, LOCK, QUEUE, Scene, bulk, int, token};
 use crate::record::{Op, Wait};
 
-const HOLDER: &str = "0123456789abcdef0123456789abcdef:5e55000000000001:host:user:7:nightly";
-const WAITER: &str = "fedcba9876543210fedcba9876543210:5e55000000000002:host:user:8:";
-const OTHER: &str = "00000000000000000000000000000000:5e55000000000003:host:user:9:";
+const HOLDER: &str = "0123456789abcdef0123456789abcdef:5e55000000000001:host:user:7:nightly:20000";
+const WAITER: &str = "fedcba9876543210fedcba9876543210:5e55000000000002:host:user:8::10000";
+const OTHER: &str = "00000000000000000000000000000000:5e55000000000003:host:user:9::10000";
 const CHANNELS: &str = "tenure:grants:";
 const DAY: i64 = 86_400_000;
 const QUEUE_LIFE: i64 = 30_000;

@@ -37,6 +37,8 @@ pub(super) struct Seen {
     pub(super) deaths: usize,
     /// Which keys had ended since the last operation.
     pub(super) ended: Vec<&'static str>,
+    /// A lease had more left than its token says.
+    pub(super) is_trimmed: bool,
 }
 
 pub(super) struct Mirror {
@@ -100,6 +102,7 @@ impl Mirror {
         }
         let ended = self.end_keys(span.sent);
         let before = Parts::of(&self.record);
+        let is_trimmed = self.trim(op, at);
         let (reply, messages, deaths) = self.apply(op, at, subscribed);
         self.use_keys(op, &reply, &before, span);
         if self.ends().into_iter().any(|end| end < span.looked) {
@@ -107,11 +110,11 @@ impl Mirror {
         }
         self.compare_keys(stored)?;
         equal("messages", &outcome.messages, &messages)?;
-        self.compare_replies(&outcome.answer.reply, &reply, span)?;
+        self.compare_replies(op, &outcome.answer.reply, &reply, span)?;
         if let (Reply::Waiting { place, .. }, Op::Acquire { token, .. }) = (&reply, op) {
             self.places.insert(token.clone(), *place);
         }
-        Ok(Verdict::Equal(Seen { reply: kind(&reply), messages: messages.len(), deaths, ended }))
+        Ok(Verdict::Equal(Seen { reply: kind(&reply), messages: messages.len(), deaths, ended, is_trimmed }))
     }
 
     /// The last milliseconds of all keys.
@@ -144,6 +147,18 @@ impl Mirror {
         }
         self.record = parts.record();
         ended
+    }
+
+    /// Somebody else's acquire ends what a lease has left beyond the ttl in its token. Whether it had.
+    fn trim(&mut self, op: &Op, at: u64) -> bool {
+        let before = self.record.clone();
+        if let Op::Acquire { token, not_after, .. } = op
+            && at <= *not_after
+            && !self.record.is_held_by(token)
+        {
+            self.record.trim(Now { lease: at, wall: at });
+        }
+        self.record != before
     }
 
     /// Applies an operation as `MemoryStore::execute` does: whoever can't be told, and does not poll, is dead, and the next one is told.
@@ -244,13 +259,16 @@ impl Mirror {
         Ok(())
     }
 
-    fn compare_replies(&self, script: &Reply, record: &Reply, span: Span) -> Result<(), String> {
+    fn compare_replies(&self, op: &Op, script: &Reply, record: &Reply, span: Span) -> Result<(), String> {
         let (mut script, mut record) = (script.clone(), record.clone());
         take_left(&mut record);
         if let Some(left) = take_left(&mut script) {
-            let end = Parts::of(&self.record).holder.map_or(0, |(_, end)| end);
-            let [least, most] =
-                [span.looked, span.at].map(|now| Duration::from_millis(end.saturating_sub(now)));
+            let (holder, end) = Parts::of(&self.record).holder.unwrap_or_default();
+            // A look shows what an acquire would leave of it.
+            let longest = Token::from_store(&holder).ttl().filter(|_| *op == Op::Inspect);
+            let [least, most] = [span.looked, span.at].map(|now| {
+                Duration::from_millis(end.saturating_sub(now)).min(longest.unwrap_or(Duration::MAX))
+            });
             if !(least..=most).contains(&left) {
                 return Err(format!("left: {left:?} is not within {least:?} and {most:?}"));
             }
