@@ -24,7 +24,7 @@ pub(crate) struct Bid {
     pub(crate) pid: u32,
     /// The task that it was begun for. A lease for another one is asked for by a new token.
     pub(crate) claim: Arc<Claim>,
-    /// The highest fence that was seen when it began.
+    /// The highest fence that was seen on this name, or on one of its group, when it began.
     pub(crate) floor: u64,
     pub(crate) place: Option<u64>,
     pub(crate) pair: Option<Pair>,

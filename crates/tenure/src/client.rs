@@ -79,14 +79,17 @@ impl Client {
         Box::pin(async {
             let mut closing = pin!(self.closing.notified());
             closing.as_mut().enable();
-            self.table.lock().floor_unless_closed()?;
+            self.table.lock().check_open()?;
             let mut opening = pin!(self.opening.get_or_open(&self.tasks, || self.connect()));
             let backend = std::future::poll_fn(|cx| match opening.as_mut().poll(cx) {
                 Poll::Pending => closing.as_mut().poll(cx).map(|()| Err(Error::closed())),
                 answer => answer,
             })
             .await?;
-            self.table.lock().verify_after = backend.verifies_after();
+            let mut table = self.table.lock();
+            table.verify_after = backend.verifies_after();
+            table.floors.group_by(backend.groups());
+            drop(table);
             Ok(backend)
         })
         .await

@@ -214,7 +214,7 @@ impl Domain {
     /// # }
     /// ```
     pub async fn list(&self, prefix: impl AsRef<str>) -> Result<Vec<Status>, Error> {
-        self.client.table.lock().floor_unless_closed()?;
+        self.client.table.lock().check_open()?;
         let backend = self.client.backend().await?;
         let mut names = self.client.ask_again(self.terms.timeout(), || backend.list(prefix.as_ref())).await?;
         names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
@@ -289,7 +289,7 @@ impl Domain {
     /// # }
     /// ```
     pub async fn lifeline(&self) -> Result<Option<OwnedFd>, Error> {
-        self.client.table.lock().floor_unless_closed()?;
+        self.client.table.lock().check_open()?;
         self.client.backend().await?.lifeline()
     }
 
@@ -341,7 +341,7 @@ impl Domain {
     /// # }
     /// ```
     pub async fn examine(&self) -> Result<Vec<Finding>, Error> {
-        self.client.table.lock().floor_unless_closed()?;
+        self.client.table.lock().check_open()?;
         let backend = self.client.backend().await?;
         let give_up = self.client.clock.now() + LONGEST_EXAMINATION;
         self.client.in_time(give_up, backend.examine()).await
@@ -363,7 +363,7 @@ impl Domain {
     /// # Errors
     /// As [`open`](Self::open), when it was not opened before.
     pub async fn capabilities(&self) -> Result<&'static [Capability], Error> {
-        self.client.table.lock().floor_unless_closed()?;
+        self.client.table.lock().check_open()?;
         Ok(self.client.backend().await?.capabilities())
     }
 
@@ -424,7 +424,7 @@ impl Domain {
     }
 
     async fn execute(&self, name: &Name, op: Op) -> Result<Executed, Error> {
-        self.client.table.lock().floor_unless_closed()?;
+        self.client.table.lock().check_open()?;
         self.client.backend().await?;
         self.client.execute(name, op, self.terms.timeout()).await
     }

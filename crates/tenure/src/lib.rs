@@ -48,6 +48,7 @@ mod domain;
 mod error;
 mod fence;
 mod finding;
+mod floors;
 #[cfg(all(test, not(shuttle)))]
 mod gate_tests;
 mod guard;

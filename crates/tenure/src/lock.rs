@@ -195,7 +195,7 @@ impl Lock {
             let (token, ttl) = (bid.token.clone(), bid.claim.terms.first_term());
             Op::TakeOver { token, ttl, floor: bid.floor, not_after }
         };
-        seize::seize(&self.client, claim, 0, op).await
+        seize::seize(&self.client, claim, op).await
     }
 
     async fn attempt(&self, waits: bool, limit: Option<Moment>) -> Result<Attempt, Error> {

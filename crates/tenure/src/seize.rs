@@ -21,12 +21,15 @@ use crate::release;
 pub(crate) async fn seize(
     client: &Arc<Client>,
     claim: Arc<Claim>,
-    floor: u64,
     op: impl Fn(&Bid, u64) -> Op,
 ) -> Result<Guard, Error> {
     let session = client.backend().await?.session();
     let (terms, name) = (claim.terms, claim.name.clone());
-    let floor = client.table.lock().floor_unless_closed()?.max(floor);
+    let floor = {
+        let table = client.table.lock();
+        table.check_open()?;
+        table.floors.of(&name)
+    };
     let bid = Bid::new(session, Arc::clone(&claim), floor);
     let mut seizing = Seizing { client, name: &name, bid, is_done: false };
     let give_up = client.clock.now() + terms.timeout();
@@ -35,7 +38,7 @@ pub(crate) async fn seize(
         Reply::Granted { fence } => {
             let (bid, lease) = (seizing.bid.clone(), Lease::granted(&terms, sent));
             let turn = client.change(|table, after| {
-                table.floor_unless_closed()?;
+                table.check_open()?;
                 Ok(table.add_lease(&name, bid, lease, fence, None, after))
             });
             let turn = turn.inspect_err(|_: &Error| seizing.undo())?;

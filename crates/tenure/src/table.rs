@@ -21,6 +21,7 @@ use crate::bid::{Alarm, Bid};
 use crate::clock::{Clock, Moment};
 use crate::cohort::{Call, Cohort, Phase, Seat};
 use crate::error::Error;
+use crate::floors::Floors;
 use crate::lease::Lease;
 use crate::loss::LossKind;
 use crate::metrics::Metrics;
@@ -91,8 +92,7 @@ pub(crate) struct Table {
     pub(crate) next_id: u64,
     /// How old a lease gets before it is verified for the first time; `None` where the store tells of every end unasked.
     pub(crate) verify_after: Option<Duration>,
-    /// The highest fence that this client has seen.
-    pub(crate) floor: u64,
+    pub(crate) floors: Floors,
     /// The tokens of leases that live on in the store without this table, and until when: a push that comes late for one of them
     /// must not give it back.
     parted: Vec<(Moment, Token)>,
@@ -110,25 +110,23 @@ impl Table {
             acquired_at_last_look: 0,
             next_id: 0,
             verify_after: None,
-            floor: 0,
+            floors: Floors::default(),
             parted: Vec::new(),
             metrics: Metrics::default(),
             clock,
         }
     }
 
-    /// The highest fence that this client has seen.
-    pub(crate) fn floor_unless_closed(&self) -> Result<u64, Error> {
-        if self.is_closed { Err(Error::closed()) } else { Ok(self.floor) }
+    /// An error when the domain was closed.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.is_closed { Err(Error::closed()) } else { Ok(()) }
     }
 
     /// A task comes in.
     pub(crate) fn sit(&mut self, name: &Name, seat: &Arc<Seat>, session: &Session) -> Result<Sit, Error> {
-        if self.is_closed {
-            return Err(Error::closed());
-        }
+        self.check_open()?;
         let Some(cohort) = self.cohorts.get_mut(name) else {
-            let bid = Bid::new(session, seat.claim.clone(), self.floor);
+            let bid = Bid::new(session, seat.claim.clone(), self.floors.of(name));
             let asking = Phase::asking(&bid, self.clock.now());
             self.cohorts.insert(name.clone(), Cohort::new(asking));
             return Ok(Sit::Ask(bid));
@@ -142,7 +140,7 @@ impl Table {
             return Ok(Sit::Refused(busy));
         }
         if matches!(cohort.phase, Phase::Idle) {
-            let bid = Bid::new(session, seat.claim.clone(), self.floor);
+            let bid = Bid::new(session, seat.claim.clone(), self.floors.of(name));
             cohort.phase = Phase::asking(&bid, self.clock.now());
             return Ok(Sit::Ask(bid));
         }
@@ -205,7 +203,7 @@ impl Table {
         }
         match cohort.seats.front() {
             Some(seat) => {
-                let bid = Bid::new(session, seat.claim.clone(), self.floor);
+                let bid = Bid::new(session, seat.claim.clone(), self.floors.of(name));
                 cohort.seek(name, bid, None, after);
             }
             None if cohort.is_done() => drop(self.cohorts.remove(name)),
@@ -263,7 +261,7 @@ impl Table {
             && let Some(seat) = cohort.seats.pop_front()
         {
             let next = held.next_turn(now);
-            self.floor = self.floor.max(next.fence.get());
+            self.floors.saw(name, next.fence.get());
             self.metrics.acquired += 1;
             after.wake(seat.call(Call::Turn(next)));
             held.seat = Some(seat);

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::finding::Finding;
+use crate::floors::GroupOf;
 use crate::name::Name;
 use crate::owner::{Session, Token};
 use crate::record::{Op, Reply};
@@ -69,6 +70,12 @@ pub(crate) trait Backend: Send + Sync {
     /// Operations on names of different ones are not executed in one go: one of them may be silent.
     fn connection(&self, _name: &Name) -> u64 {
         0
+    }
+
+    /// Which group a name belongs to, where names are on servers with clocks of their own: fences that were seen in one group say nothing of
+    /// another. `None` where all names are in one.
+    fn groups(&self) -> Option<GroupOf> {
+        None
     }
 
     /// How old a lease gets before it is verified for the first time, where the store tells of its end only after that.

@@ -50,7 +50,7 @@ impl Domain {
             let (from, token) = (ticket.token.clone(), bid.token.clone());
             Op::Adopt { from, token, ttl: terms.first_term(), floor: bid.floor, not_after }
         };
-        seize::seize(&self.client, claim, ticket.fence.get(), op).await
+        seize::seize(&self.client, claim, op).await
     }
 
     /// Makes a lease that was [detached](Guard::detach) last for at least its ttl from now. It stays detached, under the same fence, and the
@@ -112,7 +112,7 @@ impl Domain {
     /// # }
     /// ```
     pub async fn release(&self, ticket: &Ticket) -> Result<Release, Error> {
-        self.client.table.lock().floor_unless_closed()?;
+        self.client.table.lock().check_open()?;
         let (client, backend) = (&self.client, self.client.backend().await?);
         // Of the range, the turns up to the ticket's fence were used, and none after it.
         let op = Op::Release { token: ticket.token.clone(), used: ticket.fence.get() };

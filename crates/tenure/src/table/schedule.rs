@@ -47,7 +47,7 @@ impl Table {
     ) -> Turn {
         let now = self.clock.now();
         self.next_id += 1;
-        self.floor = self.floor.max(fence);
+        self.floors.saw(name, fence);
         self.metrics.acquired += 1;
         let shared = SharedLease::new(name.clone(), &bid, fence, self.clock.clone(), lease.deadline());
         let shared = Arc::new(shared);

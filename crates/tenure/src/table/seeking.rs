@@ -90,7 +90,8 @@ impl Table {
                     return Placed::Unwanted;
                 };
                 if !bid.serves(seat) {
-                    let mut other = Bid::new(session, seat.claim.clone(), self.floor.max(fence)).sought();
+                    let mut other =
+                        Bid::new(session, seat.claim.clone(), self.floors.of(name).max(fence)).sought();
                     other.replaces = Some(bid.token.clone());
                     seeking.bid = other.clone();
                     return Placed::Replace(other);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tenure::Domain;
 use tenure_testkit::patience::{PATIENCE, until};
-use tenure_testkit::redis::Cluster;
+use tenure_testkit::redis::{Cluster, RedisServer};
 
-use crate::cluster::scene::{NAME, open, slot, turns, until_waiting};
+use crate::cluster::scene::{NAME, master, open, slot, turns, until_waiting};
 
 const AHEAD: i64 = 3_600_000_000;
 
@@ -71,4 +71,35 @@ async fn a_request_that_is_sent_on_is_not_late() {
     let attempt = domain.lock(NAME).try_acquire().await.expect("a cluster");
     assert!(attempt.is_acquired());
     assert_eq!(calls(), (1, 1), "once, and not once more because it came late");
+}
+
+// R0.2: what a client has seen at a node whose clock is ahead does not raise the fences of names on other nodes. If it did, they would go
+// back when such a node loses its data: its other clients have seen nothing that could prevent that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_ahead_raises_no_fences_elsewhere() {
+    let cluster = Cluster::builder().node_timeout(Duration::from_secs(60)).clock().start();
+    let healthy = master(&cluster, NAME);
+    let is_elsewhere = |name: &String| !std::ptr::eq(master(&cluster, name), healthy);
+    let elsewhere = (0..).map(|number| format!("elsewhere/{number}")).find(is_elsewhere).expect("a name");
+    master(&cluster, &elsewhere).set_clock_offset(AHEAD);
+    let (one, other) = (open(&cluster).await, open(&cluster).await);
+    for _ in 0..3 {
+        one.lock(&*elsewhere).run(async |_| ()).await.expect("a cluster");
+        let last = turns([&one, &other], NAME, 4).await;
+        let now = time(healthy);
+        assert!(last.get() < now + 60_000_000, "{last} is not of the clock that showed {now}");
+        assert_eq!(healthy.command(&["FLUSHALL"]).text(), "OK");
+        // It has seen none of them.
+        let fresh = open(&cluster).await;
+        let guard = fresh.lock(NAME).acquire().await.expect("a cluster");
+        assert!(guard.fence() > last, "{} after {last}", guard.fence());
+        guard.release().await.expect("a cluster");
+    }
+}
+
+/// The node's clock, in µs.
+fn time(node: &RedisServer) -> u64 {
+    let time = node.command(&["TIME"]);
+    let number = |index: usize| time.items()[index].text().parse::<u64>().expect("a number");
+    number(0) * 1_000_000 + number(1)
 }

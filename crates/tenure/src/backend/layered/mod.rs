@@ -27,6 +27,7 @@ use super::{Answer, Backend, Capability, Grant, Pending, Sink};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::finding::{Finding, Verdict};
+use crate::floors::GroupOf;
 use crate::name::{Name, NameMap};
 use crate::owner::{Session, Token};
 use crate::record::{Op, Reply};
@@ -111,6 +112,10 @@ impl Backend for Layered {
 
     fn polls(&self, name: &Name) -> bool {
         self.0.outer.polls(name)
+    }
+
+    fn groups(&self) -> Option<GroupOf> {
+        self.0.outer.groups()
     }
 
     fn verifies_after(&self) -> Option<Duration> {

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 pub(super) use self::node::Node;
 pub(super) use self::router::Router;
+use self::slot::slot;
 use super::client::{Asker, Failure};
 use super::keys::Keys;
 use super::script::Call;
@@ -27,6 +28,7 @@ use crate::backend::{Answer, Backend, Capability, Pending, Sink};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
+use crate::floors::GroupOf;
 use crate::name::{Name, NameMap};
 use crate::owner::Session;
 use crate::record::{Op, Reply};
@@ -142,6 +144,12 @@ impl Backend for Cluster {
 
     fn connection(&self, name: &Name) -> u64 {
         self.0.owner_of(name).map_or(0, |node| node.connection())
+    }
+
+    /// A slot is on one node at a time, and takes its fences along when it moves.
+    fn groups(&self) -> Option<GroupOf> {
+        let keys = self.0.asker.keys.clone();
+        Some(Arc::new(move |name| slot(&keys.lock(name))))
     }
 
     fn outage(&self) -> Option<Error> {
