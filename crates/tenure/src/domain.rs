@@ -326,7 +326,7 @@ impl Domain {
     /// no error, but a finding.
     ///
     /// # Cancel safety
-    /// What was not removed yet expires: the lock after some seconds, the last fence of its name, on Redis, after a day.
+    /// What was not removed yet expires: the lock after some seconds, the last fence of its name, on Redis, after `fence_memory`.
     ///
     /// # Examples
     /// ```

@@ -37,6 +37,8 @@ use crate::error::Error;
 
 /// What stands before every key in Redis, unless the URL says otherwise.
 pub(crate) const DEFAULT_PREFIX: &str = "tenure:";
+/// How long Redis remembers the last fence of a name after its lease, unless the URL says otherwise.
+pub(crate) const DEFAULT_FENCE_MEMORY: Duration = Duration::from_secs(10 * 60);
 
 /// A validated domain URL.
 ///
@@ -209,6 +211,7 @@ pub(crate) struct RedisUrl {
     credentials: Option<Credentials>,
     db: u32,
     prefix: String,
+    fence_memory: Duration,
     replicas: Option<Replicas>,
     inner: Option<Inner>,
 }
@@ -251,6 +254,11 @@ impl RedisUrl {
     /// May be empty; has no braces.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
+    }
+
+    /// How long the last fence of a name is remembered after its lease.
+    pub(crate) fn fence_memory(&self) -> Duration {
+        self.fence_memory
     }
 
     pub(crate) fn replicas(&self) -> Option<Replicas> {

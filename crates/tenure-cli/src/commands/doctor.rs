@@ -2,7 +2,7 @@
 //!
 //! The library looks; here it is timed and printed. A store that can't be opened is a finding too, under the exit code of its error. Of two stores,
 //! where the pair of them can't be opened, each is looked at by itself.
-//! Signals wait while a lock is played through: whoever is interrupted there leaves a key behind for a day.
+//! Signals wait while a lock is played through: whoever is interrupted there leaves a key behind for some minutes.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};

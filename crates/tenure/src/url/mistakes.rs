@@ -210,7 +210,7 @@ fn options() {
         ("redis://h?=1", "unknown option 1 in domain URL"),
         (
             "redis://h?tll=1s",
-            "unknown option `tll` in domain URL; expected one of ttl, timeout, prefix, replicas, inner, degrade (did you mean `ttl`?)",
+            "unknown option `tll` in domain URL; expected one of ttl, timeout, prefix, fence_memory, replicas, inner, degrade (did you mean `ttl`?)",
         ),
         ("redis://h?TTL=1s", "did you mean `ttl`?"),
         ("redis://h?perfix=x", "did you mean `prefix`?"),
@@ -228,6 +228,13 @@ fn options() {
         ("redis://h?ttl=24h1ms", "out of range"),
         ("memory:?timeout=0", "option `timeout` in domain URL is `0`, which is zero"),
         ("redis://h?timeout=-1s", "is negative"),
+        (
+            "redis://h?fence_memory=0.9s",
+            "option `fence_memory` in domain URL is `0.9s`, which is out of range; write a duration from 1s to 24h",
+        ),
+        ("redis://h?fence_memory=25h", "is out of range; write a duration from 1s to 24h"),
+        ("redis://h?fence_memory=soon", "is not a number with a unit"),
+        ("file:?fence_memory=1m", "option `fence_memory` in domain URL is not for file:, but for redis://"),
         ("redis://h?prefix={x}", "has braces"),
         ("redis://h?prefix=%7Bx", "has braces"),
         ("redis://h?prefix=%1b", "escaped control character in option `prefix`"),

@@ -17,13 +17,17 @@ use crate::url::{
     duration,
 };
 
+const LEAST_FENCE_MEMORY: Duration = Duration::from_secs(1);
+const MOST_FENCE_MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// An option, and the schemes for which it makes sense.
 type Known = (&'static str, fn(Scheme) -> bool);
 
-const KNOWN: [Known; 13] = [
+const KNOWN: [Known; 14] = [
     ("ttl", |_| true),
     ("timeout", |_| true),
     ("prefix", Scheme::is_redis),
+    ("fence_memory", Scheme::is_redis),
     ("replicas", |scheme| scheme.is_redis() && scheme.kind != Kind::Quorum),
     ("inner", Scheme::is_redis),
     ("degrade", Scheme::is_redis),
@@ -42,6 +46,7 @@ pub(super) struct Options {
     pub(super) ttl: Option<Duration>,
     pub(super) timeout: Option<Duration>,
     prefix: Option<String>,
+    fence_memory: Option<Duration>,
     replicas: Option<Replicas>,
     inner: Option<DomainUrl>,
     degrade: Option<Degrade>,
@@ -69,6 +74,7 @@ impl Options {
             ttl: given.read("ttl", ttl)?,
             timeout: given.read("timeout", timeout)?,
             prefix: given.read("prefix", prefix)?,
+            fence_memory: given.read("fence_memory", fence_memory)?,
             replicas: given.read("replicas", replicas)?,
             inner: given.read("inner", inner)?,
             degrade: given.read("degrade", degrade)?,
@@ -101,6 +107,7 @@ impl Options {
                 url.replicas = self.replicas;
                 url.inner = inner;
                 url.prefix = self.prefix.unwrap_or_else(|| url.prefix.clone());
+                url.fence_memory = self.fence_memory.unwrap_or(url.fence_memory);
                 url.db = self.db.unwrap_or(url.db);
             }
         }
@@ -234,6 +241,15 @@ fn prefix(value: Value<'_>) -> Result<String, Error> {
         );
     }
     Ok(prefix)
+}
+
+fn fence_memory(value: Value<'_>) -> Result<Duration, Error> {
+    let memory = any_duration(value)?;
+    if (LEAST_FENCE_MEMORY..=MOST_FENCE_MEMORY).contains(&memory) {
+        Ok(memory)
+    } else {
+        Err(value.wrong("is out of range; write a duration from 1s to 24h"))
+    }
 }
 
 fn replicas(value: Value<'_>) -> Result<Replicas, Error> {

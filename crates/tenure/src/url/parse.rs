@@ -10,7 +10,7 @@ use crate::url::hosts::{credentials, host_port, hosts};
 use crate::url::options::Options;
 use crate::url::scheme::{self, Kind, Scheme, Start};
 use crate::url::text::{Echo, decode_path, decode_printable, stray_at};
-use crate::url::{DEFAULT_PREFIX, DomainUrl, RedisUrl, Target, Topology};
+use crate::url::{DEFAULT_FENCE_MEMORY, DEFAULT_PREFIX, DomainUrl, RedisUrl, Target, Topology};
 
 pub(super) fn domain_url(text: &str, echo: Echo) -> Result<DomainUrl, Error> {
     check_characters(text)?;
@@ -175,6 +175,7 @@ impl RedisUrl {
             credentials: None,
             db: 0,
             prefix: DEFAULT_PREFIX.to_owned(),
+            fence_memory: DEFAULT_FENCE_MEMORY,
             replicas: None,
             inner: None,
         }

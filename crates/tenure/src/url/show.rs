@@ -11,7 +11,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::url::scheme::{Kind, Scheme};
 use crate::url::text::REDACTED;
 use crate::url::{
-    Credentials, DEFAULT_PREFIX, Degrade, DomainUrl, HostPort, RedisUrl, Replicas, Target, Topology, duration,
+    Credentials, DEFAULT_FENCE_MEMORY, DEFAULT_PREFIX, Degrade, DomainUrl, HostPort, RedisUrl, Replicas,
+    Target, Topology, duration,
 };
 
 /// What is escaped in a user and in a name.
@@ -93,6 +94,9 @@ fn redis_options(url: &RedisUrl) -> Vec<(&'static str, String)> {
     let mut options = Vec::new();
     if url.prefix != DEFAULT_PREFIX {
         options.push(("prefix", url.prefix.clone()));
+    }
+    if url.fence_memory != DEFAULT_FENCE_MEMORY {
+        options.push(("fence_memory", duration::show(url.fence_memory)));
     }
     match url.replicas {
         Some(Replicas::AtLeast(number)) => options.push(("replicas", number.to_string())),

@@ -14,6 +14,7 @@ fn redis(topology: Topology, hosts: &[(&str, u16)]) -> RedisUrl {
         credentials: None,
         db: 0,
         prefix: "tenure:".to_owned(),
+        fence_memory: Duration::from_secs(600),
         replicas: None,
         inner: None,
     }
@@ -189,6 +190,14 @@ fn options() {
     }
 }
 
+#[test]
+fn a_fence_is_remembered_for_as_long_as_the_url_says() {
+    for (value, seconds) in [("1s", 1), ("2m", 120), ("24h", 86_400)] {
+        let fence_memory = Duration::from_secs(seconds);
+        check(&format!("redis://h?fence_memory={value}"), RedisUrl { fence_memory, ..single("h", 6379) });
+    }
+}
+
 // R0.6: passwords never appear in a log or `Debug`; all else does.
 #[test]
 fn display_is_canonical_and_redacted() {
@@ -198,6 +207,8 @@ fn display_is_canonical_and_redacted() {
         ("H:6379", "redis://h:6379"),
         ("valkey://h/0?prefix=tenure:", "redis://h:6379"),
         ("redis://h?prefix=", "redis://h:6379?prefix="),
+        ("redis://h?fence_memory=600", "redis://h:6379"),
+        ("redis://h?ttl=1s&fence_memory=1h", "redis://h:6379?ttl=1s&fence_memory=3600s"),
         ("redis://:hunter2@h/1", "redis://:***@h:6379/1"),
         ("redis://b%40b:hunter2@[::1]", "redis://b%40b:***@[::1]:6379"),
         ("redis+unix://u:hunter2@/s?db=0&ttl=90", "redis+unix://u:***@/s?ttl=90s"),

@@ -274,12 +274,13 @@ async fn send(
     command: impl Fn(&Call) -> Cmd,
     is_tracked: bool,
 ) -> Result<Vec<Value>, Error> {
+    let has_flags = line.server.knows_flags();
     let mut commands = redis::Pipeline::with_capacity(3 * calls.len());
     let mut ends = Vec::with_capacity(calls.len());
     for call in calls {
         if call.is_renewal() {
             call.ask(&mut commands);
-            commands.add_command(call.keep_fence());
+            commands.add_command(call.keep_fence(has_flags));
             // Each of the two is for the next command alone, and undone by the other.
             if is_tracked && !call.is_asking {
                 commands.cmd("CLIENT").arg("CACHING").arg("YES");

@@ -6,11 +6,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
 use crate::name::Name;
 use crate::owner::SessionId;
+use crate::record::millis;
+use crate::url::DEFAULT_FENCE_MEMORY;
 
 /// How a glob pattern of `SCAN` quotes.
 const GLOB: [char; 6] = ['*', '?', '[', ']', '^', '\\'];
@@ -21,6 +24,8 @@ pub(super) struct Keys {
     prefix: String,
     /// What stands before a session's id in the name of its channel; nothing where there is one for each name, in its slot.
     channels: Option<Arc<str>>,
+    /// How long the last fence of a name is remembered after its lease, in ms.
+    fence_memory: u64,
 }
 
 /// A side key of a lock's key.
@@ -38,12 +43,22 @@ impl fmt::Display for Beside<'_> {
 
 impl Keys {
     pub(super) fn new(prefix: &str) -> Self {
-        Keys { prefix: prefix.to_owned(), channels: Some(format!("{prefix}grants:").into()) }
+        let (channels, fence_memory) =
+            (Some(format!("{prefix}grants:").into()), millis(DEFAULT_FENCE_MEMORY));
+        Keys { prefix: prefix.to_owned(), channels, fence_memory }
     }
 
     /// Those of a cluster, where also a channel belongs to a slot.
     pub(super) fn sharded(prefix: &str) -> Self {
-        Keys { prefix: prefix.to_owned(), channels: None }
+        Keys { channels: None, ..Keys::new(prefix) }
+    }
+
+    pub(super) fn remembering(self, fence_memory: Duration) -> Self {
+        Keys { fence_memory: millis(fence_memory), ..self }
+    }
+
+    pub(super) fn fence_memory(&self) -> u64 {
+        self.fence_memory
     }
 
     pub(super) fn prefix(&self) -> &str {

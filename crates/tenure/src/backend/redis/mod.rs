@@ -66,7 +66,8 @@ impl Redis {
             Err(error) => return Pending::now(Err(error)),
         };
         let wanted = url.replicas().map(|wanted| Acknowledgement::new(wanted, Arc::clone(&connector)));
-        let asker = Asker::new(session, Keys::new(url.prefix()), clock.clone(), sink, wanted.is_some());
+        let keys = Keys::new(url.prefix()).remembering(url.fence_memory());
+        let asker = Asker::new(session, keys, clock.clone(), sink, wanted.is_some());
         Pending::Later(Box::pin(async move {
             let client = Client::open(connector, asker, wanted, must_be_there).await?;
             Ok(Arc::new(Redis(Arc::new(client))) as Arc<dyn Backend>)

@@ -82,7 +82,7 @@ impl Acknowledgement {
             let asked = self.needed().map_err(Error::half_way)?;
             let mut waiting = redis::pipe();
             call.ask(&mut waiting);
-            waiting.add_command(call.keep_fence());
+            waiting.add_command(call.keep_fence_by_a_write(line.server.knows_flags()));
             waiting.cmd("WAIT").arg(asked).arg(millis);
             if self.wanted == Replicas::All {
                 waiting.cmd("INFO").arg("replication");

@@ -17,8 +17,6 @@ use crate::name::Name;
 use crate::owner::Token;
 use crate::record::{Holding, Op, Reply, Wait, millis};
 
-/// How long the last fence is kept after its name was last used: a day.
-const FENCE_LIFE_MS: u64 = 86_400_000;
 /// Numbers are exact in scripts below this, and fences with them.
 pub(super) const MOST_FENCE: u64 = 1 << 53;
 /// How many words a command has at the most, and how many bytes besides the lock's key; both are only reserved.
@@ -63,6 +61,7 @@ scripts! {
     TAKE_OVER = "", "clock.lua", "record.lua", "take_over.lua";
     BREAK = " flags=allow-oom", "clock.lua", "record.lua", "break.lua";
     INSPECT = " flags=no-writes", "clock.lua", "inspect.lua";
+    KEEP = " flags=allow-oom", "keep.lua";
 }
 
 /// An operation on a name, ready to be sent.
@@ -71,6 +70,8 @@ pub(super) struct Call {
     lock: String,
     /// What stands before a session's id in the name of its channel; where it has one for each name, nothing.
     channels: Option<Arc<str>>,
+    /// How long the last fence is remembered after the lease, in ms.
+    fence_memory: u64,
     op: Op,
     /// Whether it goes to a node that is only about to get the name's slot.
     pub(super) is_asking: bool,
@@ -89,7 +90,8 @@ impl Call {
             Op::Break { .. } => &BREAK,
             Op::Inspect => &INSPECT,
         };
-        Call { script, lock: keys.lock(name), channels: keys.channels().cloned(), op, is_asking: false }
+        let (lock, channels) = (keys.lock(name), keys.channels().cloned());
+        Call { script, lock, channels, fence_memory: keys.fence_memory(), op, is_asking: false }
     }
 
     pub(super) fn is_renewal(&self) -> bool {
@@ -160,12 +162,30 @@ impl Call {
         }
     }
 
-    /// The command that lets the last fence outlive its lease.
-    pub(super) fn keep_fence(&self) -> Cmd {
-        let mut cmd = Cmd::with_capacity(3, self.lock.len() + USUAL_BYTES);
+    /// The command that lets the last fence outlive its lease; it never shortens that.
+    pub(super) fn keep_fence(&self, has_flags: bool) -> Cmd {
+        // `GT` came with the flags of scripts.
+        if !has_flags {
+            return self.keep_fence_by_a_write(has_flags);
+        }
+        let mut cmd = Cmd::with_capacity(4, self.lock.len() + USUAL_BYTES);
         cmd.arg("PEXPIRE").write_arg_fmt(&Keys::beside(&self.lock)[0]);
-        cmd.arg(FENCE_LIFE_MS);
+        cmd.arg(self.fence_life()).arg("GT");
         cmd
+    }
+
+    /// The same by a command that is a write in any case.
+    pub(super) fn keep_fence_by_a_write(&self, has_flags: bool) -> Cmd {
+        let code = if has_flags { KEEP.flagged.code } else { KEEP.plain.code };
+        let mut cmd = Cmd::with_capacity(5, code.len() + self.lock.len() + USUAL_BYTES);
+        cmd.arg("EVAL").arg(code).arg(1).write_arg_fmt(&Keys::beside(&self.lock)[0]);
+        cmd.arg(self.fence_life());
+        cmd
+    }
+
+    /// How long the last fence is to live from now on, in ms.
+    fn fence_life(&self) -> u64 {
+        self.ttl().map_or(0, millis) + self.fence_memory
     }
 
     /// The command that calls the script by its hash.
@@ -221,8 +241,9 @@ impl Call {
                 cmd.arg(token.as_str()).arg(millis(*ttl)).arg(floor).arg(not_after)
             }
             Op::Break { token, fence } | Op::Raise { token, fence } => cmd.arg(token.as_str()).arg(fence),
-            Op::Renew { .. } | Op::Detach { .. } | Op::Inspect => &mut cmd,
+            Op::Renew { .. } | Op::Detach { .. } | Op::Inspect => return cmd,
         };
+        cmd.arg(self.fence_memory);
         cmd
     }
 }

@@ -3,7 +3,7 @@
 //! `WAIT` blocks its connection. On the one of the commands it would hold up every other name of this client, every release, and the
 //! heartbeat. But it speaks for the writes of its own connection alone. So the witness writes something itself, after the scripts that it
 //! is to speak for have answered: replicas get one stream, so whoever has this write has theirs. It is one that changes nothing, the
-//! expiry of a fence is set once more; and it is always one, which a script need not be (a lease that was handed over was written by its
+//! expiry of a fence is set once more (`keep.lua`); and it is always one, which a script need not be (a lease that was handed over was written by its
 //! releaser, and a renewal never shortens).
 //!
 //! That holds within one run of one server, so there is one witness for each connection of the commands, and it must find the same run

@@ -15,11 +15,11 @@ const HASTY: &str = "?timeout=200ms";
 const LATE: Duration = Duration::from_millis(1200);
 
 fn is_take_over(words: &[Vec<u8>]) -> bool {
-    words.len() == 13 && words[2] == b"5"
+    words.len() == 14 && words[2] == b"5"
 }
 
 fn is_leave(words: &[Vec<u8>]) -> bool {
-    words.len() == 9 && words[2] == b"4"
+    words.len() == 10 && words[2] == b"4"
 }
 
 /// The first such command is late, and no other arrives.

@@ -47,7 +47,7 @@ impl Cluster {
         session: Session,
         must_be_there: bool,
     ) -> Pending<Arc<dyn Backend>> {
-        let keys = Keys::sharded(url.prefix());
+        let keys = Keys::sharded(url.prefix()).remembering(url.fence_memory());
         let asker = Asker::new(session, keys, clock.clone(), sink, url.replicas().is_some());
         let router = match Router::new(url, timeout, asker) {
             Ok(router) => router,

@@ -10,6 +10,6 @@ if holder ~= token then return { now, 'not_held', holder } end
 local last = last_fence()
 if last < fence + RANGE - 1 then
   last = fence + RANGE - 1
-  set_last(last)
+  set_last(last, call('PTTL', LOCK))
 end
 return { now, 'granted', start_of(last) }

@@ -4,7 +4,7 @@
 --       broken, for those that use force: the fence that started the range of the lease that was last ended by it
 --       queue: waiter's token -> place · beats: waiter's token -> "last beat (µs), ttl (ms), whether it polls (0, 1)"
 -- ARGV  1: what stands before a session's id in the name of its channel. One that begins with a brace belongs to the slot of the keys, on a
---          cluster. The rest is said by each operation
+--          cluster. The last one: how long the last fence is remembered after the lease (ms). The rest is said by each operation
 -- Every script returns the server's time (µs) first, or nil where it did not look at its clock, then a word, then what belongs to it.
 -- Where a grant could not be published, the reason is the last element.
 
@@ -12,7 +12,7 @@ local LOCK, FENCE, QUEUE, BEATS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local CHANNELS = ARGV[1]
 local PUBLISH = string.byte(CHANNELS) == 123 and 'SPUBLISH' or 'PUBLISH'
 local RANGE, PROBATION, LAPSE, TWO_BEATS = 64, 1000, 1500000, 800000
-local FENCE_LIFE, QUEUE_LIFE, REMEMBERED = 86400000, 30000, 60000
+local QUEUE_LIFE, REMEMBERED, MEMORY = 30000, 60000, tonumber(ARGV[#ARGV])
 
 local unpublished
 
@@ -25,20 +25,23 @@ local function start_of(last)
   return math.max(last - RANGE + 1, 0)
 end
 
-local function set_last(last)
-  call('SET', FENCE, last, 'PX', FENCE_LIFE)
+-- It is remembered while a lease lasts (ms), until the clock is past it, and for `MEMORY` after that: a clock that was set back by no more
+-- gives no lower one.
+local function set_last(last, lease)
+  local ahead = math.floor(start_of(last) / 1000) - math.floor(now / 1000)
+  call('SET', FENCE, last, 'PX', math.max(lease, 0) + math.max(ahead, 0) + MEMORY)
 end
 
 -- The next range of fences, above all that was given and above the client's floor.
-local function reserve(last, floor)
+local function reserve(last, floor, lease)
   local fence = math.max(now, last + 1, floor + 1)
-  set_last(fence + RANGE - 1)
+  set_last(fence + RANGE - 1, lease)
   return fence
 end
 
 -- Fences first: where their key is something else, the script ends there, and must have changed nothing.
 local function grant(token, ttl, floor)
-  local fence = reserve(last_fence(), floor)
+  local fence = reserve(last_fence(), floor, ttl)
   call('SET', LOCK, token, 'PX', ttl)
   return { now, 'granted', fence }
 end
@@ -46,9 +49,11 @@ end
 -- The holder's own lease: never shorter than it was.
 local function extend(ttl, floor)
   if call('PTTL', LOCK) < ttl then call('PEXPIRE', LOCK, ttl) end
-  local last = last_fence()
+  local last, lease = last_fence(), call('PTTL', LOCK)
   local start = start_of(last)
-  return { now, 'granted', floor < start and start or reserve(last, floor) }
+  if floor >= start then return { now, 'granted', reserve(last, floor, lease) } end
+  if call('PTTL', FENCE) < lease + MEMORY then call('PEXPIRE', FENCE, lease + MEMORY) end
+  return { now, 'granted', start }
 end
 
 -- The longest that a lease under this token is asked to last (ms); nil of a lock of another library, and of an older token.
@@ -111,12 +116,12 @@ local function settle(last, silence, asker)
       last, is_reserved, silence, asker = fence + RANGE - 1, true, LAPSE, nil
       if publish(first, fence, term, polls == '1') then
         call('SET', LOCK, first, 'PX', term)
-        set_last(last)
+        set_last(last, term)
         return first, true
       end
     end
   end
-  if is_reserved then set_last(last) end
+  if is_reserved then set_last(last, 0) end
   return false, is_reserved
 end
 
@@ -140,6 +145,6 @@ local function give_back(token, used)
   local last = last_fence()
   -- Unused fences go back, or ranges would outrun the clock.
   used = math.min(math.max(used, start_of(last)), last)
-  if not vacate(used) then set_last(used) end
+  if not vacate(used) then set_last(used, 0) end
   return true
 end

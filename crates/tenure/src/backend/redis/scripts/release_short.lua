@@ -8,16 +8,17 @@ if redis.call('GET', KEYS[1]) == ARGV[2] then
   if not first then
     redis.call('DEL', KEYS[1])
     -- 2^53 and above: there is nothing to give back.
-    if used < 9007199254740992 then
-      local last = tonumber(redis.call('SET', KEYS[2], ARGV[3], 'PX', '86400000', 'GET') or 0)
-      if used > last or used < last - 63 then
-        redis.call('SET', KEYS[2], math.min(math.max(used, last - 63, 0), last), 'PX', '86400000')
-      end
-    end
-    return 0
+    if used >= 9007199254740992 then return 0 end
   end
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
+  if not first then
+    local last = tonumber(redis.call('GET', KEYS[2]) or 0)
+    used = math.min(math.max(used, last - 63, 0), last)
+    local ahead = math.floor((used - 63) / 1000) - math.floor(now / 1000)
+    redis.call('SET', KEYS[2], used, 'PX', math.max(ahead, 0) + ARGV[4])
+    return 0
+  end
   local beat, ttl, polls = string.match(redis.call('HGET', KEYS[4], first) or '0 0 0', '(%d+) (%d+) (%d)')
   if beat and now - beat <= 1500000 and not redis.call('ZSCORE', KEYS[3], ARGV[2]) then
     local last = tonumber(redis.call('GET', KEYS[2]) or 0)
@@ -30,7 +31,8 @@ if redis.call('GET', KEYS[1]) == ARGV[2] then
     pcall(redis.set_repl, redis.REPL_ALL)
     if type(heard) == 'number' and (heard > 0 or polls == '1') then
       redis.call('SET', KEYS[1], first, 'PX', term)
-      redis.call('SET', KEYS[2], fence + 63, 'PX', '86400000')
+      local ahead = math.floor(fence / 1000) - math.floor(now / 1000)
+      redis.call('SET', KEYS[2], fence + 63, 'PX', term + ahead + ARGV[4])
       redis.call('ZREM', KEYS[3], first)
       redis.call('HDEL', KEYS[4], first)
       return { now, 'done' }

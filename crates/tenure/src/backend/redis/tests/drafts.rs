@@ -180,7 +180,7 @@ pub(super) fn story() -> impl Strategy<Value = Story> {
 }
 
 /// Mostly within the lives of leases and beats, and around two beats (0.8 s) and a lapse (1.5 s); past that of a queue (30 s) and that of
-/// a fence (a day); and back.
+/// a fence (ten minutes after its lease); and back.
 fn step() -> impl Strategy<Value = i64> {
     prop_oneof![
         8 => 1..50i64,
@@ -189,7 +189,7 @@ fn step() -> impl Strategy<Value = i64> {
         4 => 1_300..1_700i64,
         4 => SECOND..4 * SECOND,
         1 => Just(31 * SECOND),
-        1 => prop_oneof![Just(HOUR), Just(48 * HOUR)],
+        1 => prop_oneof![Just(HOUR), Just(605 * SECOND)],
         1 => prop_oneof![-5 * SECOND..0, Just(-HOUR)],
     ]
 }

@@ -18,8 +18,8 @@ use crate::record::{Holding, Now, Op, Record, Reply, Wait, Wake};
 
 /// How long a queue outlives its last enqueue or beat, in ms.
 const QUEUE_LIFE: u64 = 30_000;
-/// How long a fence outlives its last use, in ms.
-const FENCE_LIFE: u64 = 86_400_000;
+/// How long a fence outlives its lease, in ms.
+const FENCE_MEMORY: u64 = 600_000;
 
 /// What became of a comparison.
 #[derive(Debug, PartialEq)]
@@ -213,8 +213,16 @@ impl Mirror {
         let after = Parts::of(&self.record);
         let held = |token: &Token| before.holder.as_ref().is_some_and(|(holder, _)| holder == token.as_str());
         let gives_back = matches!(op, Op::Release { token, .. } | Op::Leave { token } if held(token));
+        let lease = after.holder.as_ref().map_or(0, |(_, end)| end.saturating_sub(span.at));
         if after.last != before.last || gives_back {
-            self.fence_ends = Some(span.life(FENCE_LIFE));
+            let ahead = (after.start() / 1_000).saturating_sub(span.at);
+            self.fence_ends = Some(span.life(lease + ahead + FENCE_MEMORY));
+        } else if let (Reply::Granted { .. }, Some(ends)) = (reply, &mut self.fence_ends)
+            && !matches!(op, Op::Raise { .. })
+        {
+            // The holder's own lease was extended, and its fence outlives it.
+            let least = span.life(lease + FENCE_MEMORY);
+            *ends = End { at_least: ends.at_least.max(least.at_least), slack: least.slack };
         }
         let beats =
             matches!(op, Op::Acquire { wait: Wait::Join | Wait::Keep { .. }, token, .. } if !held(token));
