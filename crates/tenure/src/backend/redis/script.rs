@@ -20,7 +20,7 @@ use crate::record::{Holding, Op, Reply, Wait, millis};
 /// Numbers are exact in scripts below this, and fences with them.
 pub(super) const MOST_FENCE: u64 = 1 << 53;
 /// How many words a command has at the most, and how many bytes besides the lock's key; both are only reserved.
-const MOST_WORDS: usize = 16;
+const MOST_WORDS: usize = 17;
 const USUAL_BYTES: usize = 320;
 
 /// The same script for servers that know flags, and for those that don't.
@@ -230,7 +230,7 @@ impl Call {
                     Wait::Join => cmd.arg("join"),
                     Wait::Keep { place } => cmd.arg(place),
                 };
-                cmd.arg(u8::from(*polls)).arg(floor).arg(not_after)
+                cmd.arg(u8::from(*polls)).arg(floor).arg(not_after).arg(self.fence_life())
             }
             Op::Release { token, used } => cmd.arg(token.as_str()).arg(used),
             Op::Leave { token } | Op::Death { token } => cmd.arg(token.as_str()),

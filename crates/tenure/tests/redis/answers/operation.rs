@@ -57,10 +57,10 @@ impl Operation {
         let is_of_force = is_script && word(2) == b"5";
         let is_beat = word(10).first().is_some_and(u8::is_ascii_digit);
         match self {
-            Operation::Acquire => is_script && words.len() == 15 && word(10) == b"join",
-            Operation::TryAcquire => is_script && words.len() == 15 && word(10) == b"no",
-            Operation::Enqueue => is_script && words.len() == 15 && word(10) == b"join",
-            Operation::Beat => is_script && words.len() == 15 && is_beat,
+            Operation::Acquire => is_script && words.len() == 16 && word(10) == b"join",
+            Operation::TryAcquire => is_script && words.len() == 16 && word(10) == b"no",
+            Operation::Enqueue => is_script && words.len() == 16 && word(10) == b"join",
+            Operation::Beat => is_script && words.len() == 16 && is_beat,
             Operation::Renew | Operation::Keep | Operation::Detach => is_script && word(2) == b"1",
             Operation::Release => is_plain && words.len() == 11,
             Operation::LeaveByTimeout | Operation::LeaveByCancelling => is_plain && words.len() == 10,

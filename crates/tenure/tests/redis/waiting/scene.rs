@@ -194,7 +194,7 @@ pub(crate) fn eventually(mut is_so: impl AsyncFnMut() -> bool) -> impl Future<Ou
 
 /// The commands that ask for a lease and wait for it: the first, which joins the queue, and the beats.
 pub(crate) fn is_acquire(words: &[Vec<u8>]) -> bool {
-    words.len() == 15 && (words[10] == b"join" || words[10].iter().all(u8::is_ascii_digit))
+    words.len() == 16 && (words[10] == b"join" || words[10].iter().all(u8::is_ascii_digit))
 }
 
 /// The commands that renew.

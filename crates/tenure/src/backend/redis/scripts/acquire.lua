@@ -1,7 +1,8 @@
 -- Takes the name, or waits for it. The holder's own acquire extends its lease; a waiter's is its beat.
 --
 -- ARGV  2: token · 3: ttl (ms) · 4: `no` to take it now or not at all, `join`, or the place to keep · 5: whether it polls (0, 1)
---       6: the highest fence that the client has seen · 7: refused when executed later than this (µs) · 8: as in record.lua
+--       6: the highest fence that the client has seen · 7: refused when executed later than this (µs) · 8: ttl and memory together, so that
+--       the short way need not add them (ms) · 9: memory, see record.lua
 -- Returns  granted, fence · waiting, place, waiters ahead, holder, its fence, ms left · busy, waiters, holder, its fence, ms left · late
 
 local token, ttl, wait, polls = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]

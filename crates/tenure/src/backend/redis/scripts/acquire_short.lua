@@ -6,8 +6,7 @@ if now <= tonumber(ARGV[7]) then
   local is_waited_for = call('EXISTS', KEYS[3]) == 1
   if not is_waited_for and call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
     -- The clock is nearly always ahead of the last fence, and of the client's floor.
-    local life = ARGV[3] + ARGV[8]
-    local last = redis.pcall('SET', KEYS[2], now + 63, 'PX', life, 'GET')
+    local last = redis.pcall('SET', KEYS[2], now + 63, 'PX', ARGV[8], 'GET')
     local number = type(last) ~= 'table' and tonumber(last or 0)
     if not number then
       -- The key of fences is something else, and is left as it was.
@@ -18,7 +17,8 @@ if now <= tonumber(ARGV[7]) then
     end
     local highest = math.max(number, ARGV[6])
     if highest < now then return now end
-    call('SET', KEYS[2], highest + 64, 'PX', life + math.floor((highest + 1) / 1000) - math.floor(now / 1000))
+    local ahead = math.floor((highest + 1) / 1000) - math.floor(now / 1000)
+    call('SET', KEYS[2], highest + 64, 'PX', ahead + ARGV[8])
     return { now, 'granted', highest + 1 }
   end
   local holder = ARGV[4] == 'join' and call('GET', KEYS[1])

@@ -31,7 +31,7 @@ if redis.call('GET', KEYS[1]) == ARGV[2] then
     pcall(redis.set_repl, redis.REPL_ALL)
     if type(heard) == 'number' and (heard > 0 or polls == '1') then
       redis.call('SET', KEYS[1], first, 'PX', term)
-      local ahead = math.floor(fence / 1000) - math.floor(now / 1000)
+      local ahead = fence > now and math.floor(fence / 1000) - math.floor(now / 1000) or 0
       redis.call('SET', KEYS[2], fence + 63, 'PX', term + ahead + ARGV[4])
       redis.call('ZREM', KEYS[3], first)
       redis.call('HDEL', KEYS[4], first)

@@ -21,9 +21,24 @@ fn acquire(asker: &str, wait: Wait) -> Op {
     Op::Acquire { token: token(asker), ttl: TTL, wait, polls: false, floor: 7, not_after: u64::MAX }
 }
 
-fn acquire_words<'a>(asker: &'a str, wait: &'a str) -> [&'a str; 13] {
+fn acquire_words<'a>(asker: &'a str, wait: &'a str) -> [&'a str; 14] {
     let not_after = "18446744073709551615";
-    ["4", LOCK, FENCE, QUEUE, BEATS, CHANNELS, asker, "10000", wait, "0", "7", not_after, MEMORY_WORD]
+    [
+        "4",
+        LOCK,
+        FENCE,
+        QUEUE,
+        BEATS,
+        CHANNELS,
+        asker,
+        "10000",
+        wait,
+        "0",
+        "7",
+        not_after,
+        "610000",
+        MEMORY_WORD,
+    ]
 }
 
 fn inspect_words() -> [&'static str; 7] {

@@ -45,7 +45,7 @@ fn life(start: u64, time: u64) -> i64 {
 fn a_lease_is_taken_over_adopted_and_broken() {
     let mut scene = Scene::start();
     let far = FAR.to_string();
-    let first = scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far])).time;
+    let first = scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far, "610000"])).time;
 
     let floor = FAR - 1;
     let take_over = Op::TakeOver { token: token(NEW), ttl: TTL, floor, not_after: FAR };
@@ -90,7 +90,7 @@ fn a_lease_is_taken_over_adopted_and_broken() {
 fn a_range_is_raised() {
     let mut scene = Scene::start();
     let (far, fence) = (FAR.to_string(), FAR.to_string());
-    scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far]));
+    scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far, "610000"]));
     let raise = |who, fence| Op::Raise { token: token(who), fence };
     let raised = scene.run(raise(OLD, FAR), &words(&[OLD, &fence]));
     assert_eq!(raised.returned, [bulk("granted"), int(FAR)]);
@@ -107,7 +107,7 @@ fn a_range_is_raised() {
 fn what_is_executed_too_late_is_refused() {
     let mut scene = Scene::start();
     let late = [
-        (acquire(OLD, 1), words(&[OLD, "10000", "no", "0", "0", "1"])),
+        (acquire(OLD, 1), words(&[OLD, "10000", "no", "0", "0", "1", "610000"])),
         (
             Op::TakeOver { token: token(OLD), ttl: TTL, floor: 0, not_after: 1 },
             words_of_force(&[OLD, "10000", "0", "1"]),
@@ -131,10 +131,10 @@ fn a_foreign_lock_is_a_holder() {
     let taken = scene.server.command(&["SET", LOCK, "foreign", "NX"]);
     assert_eq!(taken.text(), "OK");
     let far = FAR.to_string();
-    let busy = scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far]));
+    let busy = scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far, "610000"]));
     assert_eq!(busy.returned, [bulk("busy"), int(0), bulk("foreign"), int(0), Reply::Int(-1)]);
     assert_eq!(scene.server.command(&["DEL", LOCK]).int(), 1);
-    scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far]));
+    scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far, "610000"]));
     assert!(
         scene.server.command(&["SET", LOCK, "foreign", "NX", "PX", "5000"]).is_nil(),
         "and ours excludes it"
