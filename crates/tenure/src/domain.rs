@@ -318,6 +318,29 @@ impl Domain {
         Ok(Health { round_trip: self.client.clock.now().since(sent), warnings: backend.warnings() })
     }
 
+    /// What the store has to warn of: the same as in [`Health`], without asking a server anything.
+    ///
+    /// # Errors
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be opened.
+    ///
+    /// # Cancel safety
+    /// It only looks.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// for warning in domain.warnings().await? {
+    ///     eprintln!("{warning}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn warnings(&self) -> Result<Vec<String>, Error> {
+        Ok(self.client.backend().await?.warnings())
+    }
+
     /// Looks at everything that makes the store fit to hold locks, and says of each thing whether it is. Takes, hands over and breaks a lock on a name
     /// of its own, for which it opens two more clients, and leaves nothing behind.
     ///

@@ -8,6 +8,7 @@ mod doctor;
 mod hold;
 mod json;
 mod look;
+mod rooms;
 mod run;
 mod snapshots;
 mod support;

@@ -14,6 +14,7 @@ use super::keeping::{self, Kept};
 use super::minder::Minder;
 use super::report::{Kind, Verdict};
 use super::signals::Events;
+use crate::address;
 use crate::exit_code;
 use crate::output::{self, say, say_more};
 use crate::text::{escaped, rough};
@@ -26,6 +27,15 @@ const DONE: &str = "the command was done";
 const KEPT: &str = "--min-hold was over";
 
 impl Minder<'_> {
+    /// Says what is wrong with the directory of a `file:` domain: that is known without asking anybody.
+    async fn warn_of_directory(&self) {
+        let is_directory =
+            address::url(&self.run.domain).is_ok_and(|(url, _)| url.to_string().starts_with("file:"));
+        if is_directory && let Ok(warnings) = self.domain.warnings().await {
+            warnings.iter().for_each(|warning| output::say_at_once(escaped(warning)));
+        }
+    }
+
     /// Runs the command under the lease, and gives it back.
     pub(crate) async fn run(self, guard: Guard, waited: Duration, mut events: Events) -> Verdict {
         let (granted_at, facts, limits) = (Moment::now(), &self.watch.facts, self.run.limits);
@@ -36,6 +46,7 @@ impl Minder<'_> {
             self.watch.follow(&plan);
         }
         output::acquired(&guard, waited);
+        self.warn_of_directory().await;
         if guard.degraded() {
             facts.note_degraded();
         }

@@ -16,8 +16,8 @@ use crate::error::{Error, ErrorKind};
 
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// Where the default directory is looked for: the first that lets this user make one in it.
-pub(super) const DEFAULT_PARENTS: [&str; 2] = ["/run/lock", "/tmp"];
+/// Where the default directories are, one for each user.
+const DEFAULT_PARENT: &str = "/run/lock";
 
 #[derive(Debug)]
 pub(super) struct Directory {
@@ -32,7 +32,7 @@ impl Directory {
     pub(super) fn open(path: Option<&Path>, network_fs_allowed: bool) -> Result<Self, Error> {
         let mut directory = match path {
             Some(path) => Directory::open_named(path)?,
-            None => Directory::open_default(&DEFAULT_PARENTS)?,
+            None => Directory::open_default(DEFAULT_PARENT)?,
         };
         directory.check(network_fs_allowed)?;
         Ok(directory)
@@ -47,33 +47,31 @@ impl Directory {
         Ok(directory)
     }
 
-    /// By user id, and never from the environment: or cron and a shell would lock in different places.
-    pub(super) fn open_default(parents: &[&str]) -> Result<Self, Error> {
-        let name = default_name();
-        let mut path = PathBuf::new();
-        for parent in parents {
-            path = Path::new(parent).join(&name);
-            // The parent alone decides whether this is the place, alike for every process of this user. What stands there already
-            // decides nothing: another user may have put it there, and may remove it while a name is held.
-            match make(&path) {
-                Ok(()) => {}
-                Err(Errno::NOENT | Errno::ACCESS | Errno::PERM) => continue,
-                Err(error) => return Err(trouble(&path, "made", error)),
-            }
-            // Others may write to the parent, so a link there may be anybody's.
-            return match open_dir(&path, OFlags::NOFOLLOW) {
-                Ok(fd) => Ok(Directory { fd, path, foreign_fs: None }),
-                Err(Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => Err(Error::new(
-                    ErrorKind::Denied,
-                    format!(
-                        "{} is not a directory of this user; somebody else made it: remove it, or use another one: `file:///path`",
-                        path.display()
-                    ),
-                )),
-                Err(error) => Err(trouble(&path, "opened", error)),
-            };
+    /// By user id alone: not from the environment, and not by what works at the moment. Two processes of a user, in a service and in a
+    /// shell, would else lock in different places. So it is this one, or an error.
+    pub(super) fn open_default(parent: &str) -> Result<Self, Error> {
+        let path = Path::new(parent).join(default_name());
+        make(&path).map_err(|error| {
+            let (user, reason) = (rustix::process::geteuid().as_raw(), reason(error));
+            let path = path.display();
+            let message = format!(
+                "default directory {path} could not be made: {reason}; use one that all processes of this user share: \
+                 `file:///path`, or as root: install -d -o {user} -m 700 {path}"
+            );
+            Error::new(kind_and_fix(error).0, message)
+        })?;
+        // Others may write to the parent, so a link there may be anybody's.
+        match open_dir(&path, OFlags::NOFOLLOW) {
+            Ok(fd) => Ok(Directory { fd, path, foreign_fs: None }),
+            Err(Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => Err(Error::new(
+                ErrorKind::Denied,
+                format!(
+                    "{} is not a directory of this user; somebody else made it: remove it, or use another one: `file:///path`",
+                    path.display()
+                ),
+            )),
+            Err(error) => Err(trouble(&path, "opened", error)),
         }
-        Err(trouble(&path, "made", Errno::ACCESS))
     }
 
     /// Opens the directory that a URL names; makes it if it is missing.
@@ -142,8 +140,7 @@ impl Directory {
 
     /// Whether it is the one that is used where the URL names none.
     pub(super) fn is_default(&self) -> bool {
-        let name = default_name();
-        DEFAULT_PARENTS.iter().any(|parent| self.path == Path::new(parent).join(&name))
+        self.path == Path::new(DEFAULT_PARENT).join(default_name())
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -305,7 +302,12 @@ fn open_dir(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
 }
 
 fn trouble(path: &Path, done: &str, error: Errno) -> Error {
-    let (kind, fix) = match error {
+    let (kind, fix) = kind_and_fix(error);
+    Error::new(kind, format!("{} could not be {done}: {}; {fix}", path.display(), reason(error)))
+}
+
+fn kind_and_fix(error: Errno) -> (ErrorKind, &'static str) {
+    match error {
         Errno::ACCESS | Errno::PERM => (ErrorKind::Denied, "check its owner and mode"),
         Errno::NOTDIR | Errno::LOOP => (ErrorKind::Invalid, "name a directory: `file:///path`"),
         Errno::NOENT => (ErrorKind::Unavailable, "make the directory again"),
@@ -313,8 +315,10 @@ fn trouble(path: &Path, done: &str, error: Errno) -> Error {
         Errno::ROFS => (ErrorKind::Unavailable, "make it writable, or use another directory"),
         Errno::MFILE | Errno::NFILE => (ErrorKind::Unavailable, "raise the limit of open files"),
         _ => (ErrorKind::Unavailable, "check the file system"),
-    };
+    }
+}
+
+fn reason(error: Errno) -> String {
     let reason = io::Error::from(error).to_string();
-    let reason = reason.split(" (os error").next().unwrap_or_default().to_lowercase();
-    Error::new(kind, format!("{} could not be {done}: {reason}; {fix}", path.display()))
+    reason.split(" (os error").next().unwrap_or_default().to_lowercase()
 }

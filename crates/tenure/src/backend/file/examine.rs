@@ -16,8 +16,6 @@ use crate::backend::rehearsal::{self, Ear, rehearse};
 use crate::error::Error;
 use crate::finding::Finding;
 
-/// Directories that are cleaned by age.
-const CLEANED: [&str; 2] = ["/tmp", "/var/tmp"];
 /// Below these it is getting short: some stripes of a full store.
 const LITTLE_SPACE: u64 = 8 << 20;
 const FEW_FILES: u64 = 256;
@@ -41,19 +39,17 @@ fn store(place: &Place) -> Finding {
     let path = place.dir.path();
     let why = if place.dir.is_default() { "the default of this user" } else { "as the URL says" };
     let reason = format!("directory {}, {why}", path.display());
-    match CLEANED.iter().find(|cleaned| path.starts_with(cleaned)) {
-        None => Finding::fit("store", reason),
-        Some(cleaned) => {
-            let reason = format!(
-                "{reason}: what cleans {cleaned} may remove files in use, and then two may hold a name"
-            );
-            let remedy = match place.dir.is_default() {
-                true => "as root: install -d -m 1777 /run/lock",
-                false => "use a directory elsewhere in the URL: file:///var/lib/NAME",
-            };
-            Finding::doubtful("store", reason).remedy(remedy)
+    // They are cleaned by age.
+    let Some(temporary) = platform::TEMPORARY.iter().find(|temporary| path.starts_with(temporary)) else {
+        return Finding::fit("store", reason);
+    };
+    let reason = match place.private_tmp() {
+        Some(warning) => format!("{reason}: {warning}"),
+        None => {
+            format!("{reason}: what cleans {temporary} may remove files in use, and then two may hold a name")
         }
-    }
+    };
+    Finding::doubtful("store", reason).remedy("use a directory elsewhere in the URL: file:///var/lib/NAME")
 }
 
 /// Another owner, and others who may write, are refused when it is opened.

@@ -125,11 +125,14 @@ impl Backend for FileDomain {
 
     fn warnings(&self) -> Vec<String> {
         let Ok(place) = self.0.place() else { return Vec::new() };
+        let path = place.dir.path().display();
         let foreign = place.dir.foreign_fs().map(|name| {
-            let path = place.dir.path().display();
             format!("file system of {path} is {name}, where locks may not hold; one machine alone may use it")
         });
-        foreign.into_iter().collect()
+        let private = place.private_tmp().map(|why| {
+            format!("{path} is in {why}; use a directory elsewhere in the URL: file:///var/lib/NAME")
+        });
+        foreign.into_iter().chain(private).collect()
     }
 
     fn examine(&self) -> Pending<Vec<Finding>> {

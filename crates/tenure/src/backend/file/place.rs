@@ -66,6 +66,12 @@ impl Place {
         self.dir.is_removed() || !self.session.is_there(&self.dir)
     }
 
+    /// What to say if it is in a directory for temporary files that only this service sees.
+    pub(super) fn private_tmp(&self) -> Option<String> {
+        let temporary = platform::private_tmp(self.dir.path())?;
+        Some(format!("a private {temporary}, so processes outside of this service are not excluded"))
+    }
+
     pub(super) fn stripe(&self, name: &Name) -> &Mutex<Stripe> {
         &self.stripes[index_of(name)]
     }

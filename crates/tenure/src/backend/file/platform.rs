@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use rustix::io::Errno;
 
@@ -17,6 +18,8 @@ pub(super) struct ClockIdentity {
     offset: u64,
 }
 
+/// Where systems keep temporary files.
+pub(super) const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The kind of file system that the kernel's own files are on.
 const PROC: u32 = 0x9fa0;
@@ -98,6 +101,25 @@ pub(super) fn file_system(dir: impl AsFd) -> std::io::Result<(String, bool)> {
     Ok((name.to_owned(), is_local))
 }
 
+/// Which of the directories for temporary files is one that only this service sees, and this path is in it: systemd mounts one over it with
+/// `PrivateTmp=yes`.
+pub(super) fn private_tmp(path: &Path) -> Option<&'static str> {
+    let path = fs::canonicalize(path).ok()?;
+    private_tmp_among(&fs::read_to_string("/proc/self/mountinfo").ok()?, &path)
+}
+
+/// The same, among these mounts: `36 35 98:0 /root/of/the/mount /mount/point …`, of which the last one at a point is seen.
+fn private_tmp_among(mounts: &str, path: &Path) -> Option<&'static str> {
+    let mounts = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(3);
+        Some((fields.next()?, fields.next()?))
+    });
+    let (root, point) =
+        mounts.filter(|(_, point)| path.starts_with(point)).max_by_key(|(_, point)| point.len())?;
+    let is_private = root.split('/').any(|part| part.starts_with("systemd-private-"));
+    TEMPORARY.into_iter().find(|temporary| is_private && *temporary == point)
+}
+
 fn read(path: &str) -> Result<String, Error> {
     fs::read_to_string(path).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::MFILE | Errno::NFILE) => Error::unavailable(format!(
@@ -121,6 +143,28 @@ mod tests {
         assert_eq!(clock, ClockIdentity::of_this_process().unwrap());
         assert_ne!(clock.boot, [0; 16]);
         assert_eq!(process_identity(&clock).unwrap(), process_identity(&clock).unwrap());
+    }
+
+    #[test]
+    fn a_private_tmp_is_known_by_its_mount() {
+        let host = "22 1 254:0 / / rw - ext4 /dev/vda rw\n30 22 0:40 / /tmp rw shared:5 - tmpfs tmpfs rw\n";
+        let service =
+            format!("{host}31 30 0:40 /systemd-private-0f-app.service-Ab/tmp /tmp rw - tmpfs tmpfs rw\n");
+        let shared = format!("{service}32 31 254:0 /srv/locks /tmp/locks rw - ext4 /dev/vda rw\n");
+        let on_root = "22 1 254:0 / / rw - ext4 /dev/vda rw\n\
+                       31 22 254:0 /var/tmp/systemd-private-0f-app.service-Ab/tmp /var/tmp rw - ext4 /dev/vda rw\n";
+        for (mounts, path, expected) in [
+            (host, "/tmp/locks", None),
+            (&service, "/tmp/locks", Some("/tmp")),
+            (&service, "/tmpfs/locks", None),
+            (&service, "/run/lock/tenure-0", None),
+            (&shared, "/tmp/locks", None),
+            (&shared, "/tmp/other", Some("/tmp")),
+            (on_root, "/var/tmp/a/b", Some("/var/tmp")),
+            ("", "/tmp/locks", None),
+        ] {
+            assert_eq!(private_tmp_among(mounts, Path::new(path)), expected, "{path} in {mounts}");
+        }
     }
 
     #[test]

@@ -229,24 +229,26 @@ async fn what_is_no_directory_is_a_mistake() {
 }
 
 /// Another user can put something in the place of the default directory, and take it away while a name is held: so it must not lead
-/// this user's processes to different places.
+/// this user's processes to different places. Neither must a parent that is not there.
 #[test]
-fn what_somebody_put_in_its_place_does_not_move_the_default_directory() {
+fn the_default_directory_is_in_one_place_or_an_error() {
     let scratch = Scratch::new();
-    let [first, second] = ["first", "second"].map(|name| scratch.path().join(name));
-    let parents = [first.to_str().unwrap(), second.to_str().unwrap()];
-    let open = || crate::backend::file::directory::Directory::open_default(&parents);
-    let name = format!("tenure-{}", rustix::process::geteuid().as_raw());
-    fs::create_dir(&second).unwrap();
-    assert_eq!(open().unwrap().path(), second.join(&name), "there is no first parent");
-    fs::create_dir(&first).unwrap();
-    assert_eq!(open().unwrap().path(), first.join(&name));
-    assert_eq!(mode(&first.join(&name)), 0o700);
+    let parent = scratch.path().join("parent");
+    let open = || crate::backend::file::directory::Directory::open_default(parent.to_str().unwrap());
+    let dir = parent.join(format!("tenure-{}", rustix::process::geteuid().as_raw()));
+    let error = open().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    for part in [dir.to_str().unwrap(), "file:///", "install -d"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    fs::create_dir(&parent).unwrap();
+    assert_eq!(open().unwrap().path(), dir);
+    assert_eq!(mode(&dir), 0o700);
 
-    fs::remove_dir(first.join(&name)).unwrap();
-    fs::write(first.join(&name), "").unwrap();
+    fs::remove_dir(&dir).unwrap();
+    fs::write(&dir, "").unwrap();
     assert_eq!(open().unwrap_err().kind(), ErrorKind::Denied, "a file");
-    fs::remove_file(first.join(&name)).unwrap();
-    std::os::unix::fs::symlink(&second, first.join(&name)).unwrap();
+    fs::remove_file(&dir).unwrap();
+    std::os::unix::fs::symlink(&parent, &dir).unwrap();
     assert_eq!(open().unwrap_err().kind(), ErrorKind::Denied, "a link");
 }

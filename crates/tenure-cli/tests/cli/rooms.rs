@@ -1,0 +1,110 @@
+//! `tenure` where something else is mounted than elsewhere on the machine: services and containers see such a place.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Output;
+
+use rustix::fs::{CWD, Mode};
+
+use crate::support::{Place, eventually};
+
+const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
+
+/// A command after these mounts, which nobody else sees.
+fn after(place: &Place, mounts: &str, command: &[&str]) -> Output {
+    let script = format!("{mounts}\nexec \"$@\"");
+    let mut unshare = place.command("unshare");
+    unshare.args(["--mount", "--propagation", "private", "--", "sh", "-ec", &script, "sh"]).args(command);
+    unshare.output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_container_with_a_boot_id_of_its_own_ends_no_lease() {
+    let place = Place::new();
+    let go = place.path("go");
+    rustix::fs::mkfifoat(CWD, &go, Mode::RUSR | Mode::WUSR).unwrap();
+    let holder = place.start(&["run", "name", "--", "sh", "-c", "read end < go"]);
+    eventually("it is held", || place.inspect("name").is_held());
+    let waiter = place.start(&["run", "name", "--", "true"]);
+    place.await_queue(1);
+    fs::write(place.path("boot_id"), "01234567-89ab-4cde-8f01-23456789abcd\n").unwrap();
+    let mount = "mount --bind boot_id /proc/sys/kernel/random/boot_id";
+    for command in [&[TENURE, "ls"][..], &[TENURE, "status", "name"]] {
+        let refused = after(&place, mount, command);
+        assert!(!refused.status.success(), "{command:?}");
+        assert!(stderr(&refused).contains("another boot id"), "{command:?}: {}", stderr(&refused));
+    }
+    let status = place.inspect("name");
+    assert!(status.is_held() && status.waiters.len() == 1, "{status:?}");
+    fs::write(go, "\n").unwrap();
+    assert_eq!((holder.finish().code, waiter.finish().code), (0, 0));
+    let after_all = after(&place, mount, &[TENURE, "run", "name", "--", "true"]);
+    assert!(after_all.status.success(), "{}", stderr(&after_all));
+}
+
+/// One place for all processes of a user, or an error that says what to do: never another place.
+#[test]
+fn the_default_directory_is_in_one_place_or_nowhere() {
+    let place = Place::new();
+    fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    // Where any user can run it.
+    let tenure = place.path("tenure");
+    fs::copy(TENURE, &tenure).unwrap();
+    let tenure = tenure.to_str().unwrap();
+    let user = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "env", "-u", "TENURE_URL"];
+    let ls = [&user[..], &[tenure, "ls"]].concat();
+    let of_root = ["env", "-u", "TENURE_URL", tenure, "ls"];
+    let run_lock = |mode: &str| {
+        format!(
+            "mount -t tmpfs -o size=1m,mode=755 none /run; mkdir -m {mode} /run/lock; chmod {mode} /run/lock"
+        )
+    };
+    let missing = "mount -t tmpfs -o size=1m,mode=755 none /run".to_owned();
+    for (mounts, command, directory) in [
+        (&missing, &of_root[..], "/run/lock/tenure-0"),
+        (&missing, &ls, "/run/lock/tenure-54321"),
+        (&run_lock("755"), &ls, "/run/lock/tenure-54321"),
+    ] {
+        let refused = after(&place, mounts, command);
+        let said = stderr(&refused);
+        assert!(!refused.status.success(), "{mounts}: {said}");
+        assert!(said.contains(directory) && said.contains("file:///"), "{mounts}: {said}");
+    }
+    assert!(!fs::exists("/tmp/tenure-54321").unwrap(), "it is in another place");
+    // It does what it says.
+    let made = format!("{}; install -d -o 54321 -m 700 /run/lock/tenure-54321", run_lock("755"));
+    for mounts in [&made, &run_lock("1777")] {
+        let done = after(&place, mounts, &ls);
+        assert!(done.status.success(), "{mounts}: {}", stderr(&done));
+    }
+}
+
+/// As systemd does it for a service with `PrivateTmp=yes`.
+#[test]
+fn a_private_tmp_is_warned_of() {
+    let place = Place::new();
+    let own = place.path("systemd-private-0123-app.service-AbCd/tmp");
+    fs::create_dir_all(&own).unwrap();
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o1777)).unwrap();
+    let mounts = format!("mount --bind {} /tmp; cd /tmp", own.display());
+    let url = "file:///tmp/locks";
+    let run = after(&place, &mounts, &[TENURE, "run", "--url", url, "name", "--", "true"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    assert!(stderr(&run).contains("private /tmp"), "{}", stderr(&run));
+    let doctor = after(&place, &mounts, &[TENURE, "doctor", "--url", url]);
+    let found = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(found.contains("private /tmp"), "{found}");
+    // What is shared with it from outside is not private.
+    let shared = place.path("shared");
+    fs::create_dir(&shared).unwrap();
+    let mounts = format!(
+        "exec 3<{}; {mounts}; mkdir -m 700 /tmp/shared; mount --bind /proc/self/fd/3 /tmp/shared",
+        shared.display()
+    );
+    let run = after(&place, &mounts, &[TENURE, "run", "--url", "file:///tmp/shared", "name", "--", "true"]);
+    assert_eq!((run.status.code(), &*stderr(&run)), (Some(0), ""));
+}
