@@ -142,6 +142,7 @@ impl Domain {
     {
         let url: DomainUrl = url.try_into()?;
         let terms = Terms::new(url.ttl().unwrap_or(Terms::DEFAULT_TTL), url.timeout());
+        let terms = Terms { margin: url.margin(), ..terms };
         terms.check()?;
         let address = url.to_string();
         let clock = open::clock(&url);

@@ -21,6 +21,35 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest that one command may take.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How much faster the store's clock may run than the holder's, in per cent of what the holder believes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Margin(u8);
+
+impl Margin {
+    pub(crate) const LEAST: u8 = 1;
+    /// With more, a renewal would be late before it is due.
+    pub(crate) const MOST: u8 = 25;
+
+    pub(crate) fn new(percent: u8) -> Option<Self> {
+        (Self::LEAST..=Self::MOST).contains(&percent).then_some(Margin(percent))
+    }
+
+    pub(crate) fn percent(self) -> u8 {
+        self.0
+    }
+
+    /// This share of a duration.
+    fn of(self, duration: Duration) -> Duration {
+        duration / 100 * u32::from(self.0)
+    }
+}
+
+impl Default for Margin {
+    fn default() -> Self {
+        Margin(Margin::LEAST)
+    }
+}
+
 /// What a lease is asked for: how long it lasts, and how long it is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
@@ -29,13 +58,14 @@ pub(crate) struct Terms {
     pub(crate) renewed: bool,
     /// How long one command may take; a share of the ttl when not given.
     pub(crate) timeout: Option<Duration>,
+    pub(crate) margin: Margin,
 }
 
 impl Terms {
     pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
     pub(crate) fn new(ttl: Duration, timeout: Option<Duration>) -> Self {
-        Terms { ttl, max_hold: None, renewed: true, timeout }
+        Terms { ttl, max_hold: None, renewed: true, timeout, margin: Margin::default() }
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -94,6 +124,7 @@ pub(crate) enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
     ttl: Duration,
+    margin: Margin,
     /// Believed until then.
     deadline: Moment,
     /// When to renew; `None` when it may not last longer.
@@ -109,7 +140,8 @@ pub(crate) struct Lease {
 impl Lease {
     /// A lease that was granted in answer to a request sent at `sent`.
     pub(crate) fn granted(terms: &Terms, sent: Moment) -> Self {
-        Lease::starting(terms, sent, terms.first_term(), sent + believed(terms.first_term()))
+        let term = terms.first_term();
+        Lease::starting(terms, sent, term, sent + believed(term, terms.margin))
     }
 
     /// A lease that was granted by a push, for `term`, at the store's time `at`, and received at `now` (rule 4 of waiting).
@@ -124,13 +156,14 @@ impl Lease {
         }
         let made = pair.sent + passed;
         // Clocks that run at different speeds drift apart with the age of the pair.
-        let deadline = made + believed(term) - age / 1_000;
+        let deadline = made + believed(term, terms.margin) - terms.margin.of(age);
         Some(Lease::starting(terms, made, term, deadline))
     }
 
     fn starting(terms: &Terms, from: Moment, term: Duration, deadline: Moment) -> Self {
         let mut lease = Lease {
             ttl: terms.ttl,
+            margin: terms.margin,
             deadline,
             renew_at: None,
             hold_end: terms.max_hold.map(|max_hold| from + max_hold),
@@ -145,7 +178,7 @@ impl Lease {
     /// Renewed by a request that was sent at `sent` and asked for `ttl`. Never shortens.
     pub(crate) fn renewed(&mut self, sent: Moment, ttl: Duration) {
         self.unanswered = false;
-        self.deadline = self.deadline.max(sent + believed(ttl));
+        self.deadline = self.deadline.max(sent + believed(ttl, self.margin));
         self.plan_renewal(sent, ttl);
     }
 
@@ -201,7 +234,12 @@ impl Lease {
     }
 }
 
-/// How much of a term is believed: the margin is 1 % and 2 ms.
-fn believed(term: Duration) -> Duration {
-    term.saturating_sub(term / 100 + Duration::from_millis(2))
+/// How much of a term is believed: all but the margin and 2 ms.
+fn believed(term: Duration, margin: Margin) -> Duration {
+    term.saturating_sub(margin.of(term) + Duration::from_millis(2))
+}
+
+/// The same as a share of it, of a long term.
+pub(crate) fn believed_share(margin: Margin) -> f64 {
+    1.0 - f64::from(margin.percent()) / 100.0
 }

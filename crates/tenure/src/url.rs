@@ -34,6 +34,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::lease::Margin;
 
 /// What stands before every key in Redis, unless the URL says otherwise.
 pub(crate) const DEFAULT_PREFIX: &str = "tenure:";
@@ -147,6 +148,14 @@ impl DomainUrl {
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
+
+    /// How far the rates of clocks may differ. On one machine there is one.
+    pub(crate) fn margin(&self) -> Margin {
+        match &self.target {
+            Target::Redis(url) => url.margin(),
+            Target::Memory { .. } | Target::File { .. } => Margin::default(),
+        }
+    }
 }
 
 impl FromStr for DomainUrl {
@@ -213,6 +222,7 @@ pub(crate) struct RedisUrl {
     prefix: String,
     fence_memory: Duration,
     replicas: Option<Replicas>,
+    margin: Margin,
     inner: Option<Inner>,
 }
 
@@ -263,6 +273,11 @@ impl RedisUrl {
 
     pub(crate) fn replicas(&self) -> Option<Replicas> {
         self.replicas
+    }
+
+    /// How far the rates of the clocks of servers and clients may differ.
+    pub(crate) fn margin(&self) -> Margin {
+        self.margin
     }
 
     pub(crate) fn inner(&self) -> Option<&Inner> {

@@ -25,6 +25,10 @@ fn terms(ttl: Duration) -> Terms {
     Terms::new(ttl, None)
 }
 
+fn terms_with(ttl: Duration, percent: u8) -> Terms {
+    Terms { margin: Margin::new(percent).unwrap(), ..terms(ttl) }
+}
+
 /// A store that runs at `per_mille` thousandths of the holder's speed more or less, and knows one other client.
 struct Store {
     record: Record,

@@ -210,7 +210,7 @@ fn options() {
         ("redis://h?=1", "unknown option 1 in domain URL"),
         (
             "redis://h?tll=1s",
-            "unknown option `tll` in domain URL; expected one of ttl, timeout, prefix, fence_memory, replicas, inner, degrade (did you mean `ttl`?)",
+            "unknown option `tll` in domain URL; expected one of ttl, timeout, prefix, fence_memory, replicas, margin, inner, degrade (did you mean `ttl`?)",
         ),
         ("redis://h?TTL=1s", "did you mean `ttl`?"),
         ("redis://h?perfix=x", "did you mean `prefix`?"),
@@ -245,6 +245,17 @@ fn options() {
             "option `replicas` in domain URL is `0`, which is neither a number above zero nor `all`",
         ),
         ("redis://h?replicas=+1", "neither a number"),
+        (
+            "redis://h?margin=0",
+            "option `margin` in domain URL is `0`, which is no whole number of per cent from 1 to 25",
+        ),
+        ("redis://h?margin=26", "from 1 to 25"),
+        ("redis://h?margin=256", "from 1 to 25"),
+        ("redis://h?margin=+2", "from 1 to 25"),
+        ("redis://h?margin=1.5", "from 1 to 25"),
+        ("redis://h?margin=2%25", "from 1 to 25"),
+        ("redis://h?margin=", "option `margin` in domain URL has no value"),
+        ("file:///d?margin=2", "option `margin` in domain URL is not for file:, but for redis://"),
         (
             "redis+quorum://a,b,c?replicas=1",
             "option `replicas` in domain URL is not for redis+quorum://, but for redis://",

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::lease::{MAX_TTL, MIN_TTL};
+use crate::lease::{MAX_TTL, MIN_TTL, Margin};
 use crate::url::hosts::secret;
 use crate::url::parse::{database, domain_url};
 use crate::url::scheme::{Kind, Scheme};
@@ -23,12 +23,13 @@ const MOST_FENCE_MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
 /// An option, and the schemes for which it makes sense.
 type Known = (&'static str, fn(Scheme) -> bool);
 
-const KNOWN: [Known; 14] = [
+const KNOWN: [Known; 15] = [
     ("ttl", |_| true),
     ("timeout", |_| true),
     ("prefix", Scheme::is_redis),
     ("fence_memory", Scheme::is_redis),
     ("replicas", |scheme| scheme.is_redis() && scheme.kind != Kind::Quorum),
+    ("margin", Scheme::is_redis),
     ("inner", Scheme::is_redis),
     ("degrade", Scheme::is_redis),
     ("tls_ca", |scheme| scheme.tls),
@@ -48,6 +49,7 @@ pub(super) struct Options {
     prefix: Option<String>,
     fence_memory: Option<Duration>,
     replicas: Option<Replicas>,
+    margin: Option<Margin>,
     inner: Option<DomainUrl>,
     degrade: Option<Degrade>,
     tls: Option<Tls>,
@@ -76,6 +78,7 @@ impl Options {
             prefix: given.read("prefix", prefix)?,
             fence_memory: given.read("fence_memory", fence_memory)?,
             replicas: given.read("replicas", replicas)?,
+            margin: given.read("margin", margin)?,
             inner: given.read("inner", inner)?,
             degrade: given.read("degrade", degrade)?,
             tls: if scheme.tls { Some(tls(&given)?) } else { None },
@@ -105,6 +108,7 @@ impl Options {
                 }
                 url.tls = self.tls;
                 url.replicas = self.replicas;
+                url.margin = self.margin.unwrap_or_default();
                 url.inner = inner;
                 url.prefix = self.prefix.unwrap_or_else(|| url.prefix.clone());
                 url.fence_memory = self.fence_memory.unwrap_or(url.fence_memory);
@@ -261,6 +265,14 @@ fn replicas(value: Value<'_>) -> Result<Replicas, Error> {
     number
         .map(Replicas::AtLeast)
         .ok_or_else(|| value.wrong("is neither a number above zero nor `all`; to wait for none leave it out"))
+}
+
+fn margin(value: Value<'_>) -> Result<Margin, Error> {
+    let is_number = value.raw.bytes().all(|b| b.is_ascii_digit());
+    let number = value.raw.parse().ok().filter(|_| is_number);
+    number
+        .and_then(Margin::new)
+        .ok_or_else(|| value.wrong("is no whole number of per cent from 1 to 25; write it as `margin=16`"))
 }
 
 fn inner(value: Value<'_>) -> Result<DomainUrl, Error> {

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::lease::Margin;
 use crate::url::hosts::{credentials, host_port, hosts};
 use crate::url::options::Options;
 use crate::url::scheme::{self, Kind, Scheme, Start};
@@ -177,6 +178,7 @@ impl RedisUrl {
             prefix: DEFAULT_PREFIX.to_owned(),
             fence_memory: DEFAULT_FENCE_MEMORY,
             replicas: None,
+            margin: Margin::default(),
             inner: None,
         }
     }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::lease::Margin;
 use crate::url::scheme::{Kind, Scheme};
 use crate::url::text::REDACTED;
 use crate::url::{
@@ -102,6 +103,9 @@ fn redis_options(url: &RedisUrl) -> Vec<(&'static str, String)> {
         Some(Replicas::AtLeast(number)) => options.push(("replicas", number.to_string())),
         Some(Replicas::All) => options.push(("replicas", "all".to_owned())),
         None => {}
+    }
+    if url.margin != Margin::default() {
+        options.push(("margin", url.margin.percent().to_string()));
     }
     if let Some(inner) = &url.inner {
         options.push(("inner", inner.url.to_string()));

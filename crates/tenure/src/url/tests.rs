@@ -16,6 +16,7 @@ fn redis(topology: Topology, hosts: &[(&str, u16)]) -> RedisUrl {
         prefix: "tenure:".to_owned(),
         fence_memory: Duration::from_secs(600),
         replicas: None,
+        margin: crate::lease::Margin::default(),
         inner: None,
     }
 }
@@ -214,8 +215,8 @@ fn display_is_canonical_and_redacted() {
         ("redis+unix://u:hunter2@/s?db=0&ttl=90", "redis+unix://u:***@/s?ttl=90s"),
         ("redis+unix:///s?timeout=1500ms&db=01", "redis+unix:///s?timeout=1500ms&db=1"),
         (
-            "rediss+sentinel://h/m?sentinel_password=hunter2&sentinel_user=sue&ttl=1h&replicas=2",
-            "rediss+sentinel://h:26379/m?ttl=3600s&replicas=2&sentinel_user=sue&sentinel_password=***",
+            "rediss+sentinel://h/m?sentinel_password=hunter2&sentinel_user=sue&ttl=1h&margin=16&replicas=2",
+            "rediss+sentinel://h:26379/m?ttl=3600s&replicas=2&margin=16&sentinel_user=sue&sentinel_password=***",
         ),
         (
             "redis://u:hunter2@h?degrade=allow&inner=file:///a%2520b%3Fnetwork_fs=allow",

@@ -1,6 +1,8 @@
 //! Servers, each with one thing that is not as it should be.
 
-use tenure_testkit::redis::RedisServer;
+use std::time::Duration;
+
+use tenure_testkit::redis::{Fault, Proxy, RedisServer, named};
 
 use super::{doctor, doctor_at};
 use crate::support::{Place, eventually};
@@ -34,6 +36,7 @@ fn a_fit_server() {
             "encryption",
             "user",
             "clock",
+            "clock rate",
             "eviction",
             "persistence",
             "replicas",
@@ -162,6 +165,40 @@ fn a_clock_that_is_ahead_is_a_doubt_and_no_more() {
     assert!(doctor(&place).reason("clock").contains("behind this machine's clock"));
     place.server().set_clock_offset(0);
     assert_eq!(doctor(&place).troubles(), []);
+}
+
+// B5
+#[test]
+fn a_clock_that_runs_at_another_rate_is_a_doubt() {
+    let place = Place::on(sound().clock().start());
+    // As fast as chrony makes it, on both machines; and that the busiest of machines can be told from noise.
+    for (rate, said, margin) in [
+        (200_000, "faster than this machine's clock", "margin=18"),
+        (-200_000, "slower than this machine's clock", ""),
+    ] {
+        place.server().set_clock_rate(rate);
+        let report = doctor(&place);
+        assert_eq!((report.verdict("clock rate"), report.code), ("doubtful", 0), "{rate}");
+        assert!(report.reason("clock rate").contains(said), "{}", report.reason("clock rate"));
+        let remedy = report.finding("clock rate")["remedy"].as_str().unwrap();
+        assert!(remedy.contains("maxslewrate 1000") && remedy.contains(margin), "{remedy}");
+    }
+    // What the URL allows for is no doubt.
+    place.server().set_clock_rate(150_000);
+    let report = doctor_at(&place, &format!("{}?margin=25", place.url()));
+    assert_eq!(report.verdict("clock rate"), "fit", "{}", report.reason("clock rate"));
+}
+
+// B5
+#[test]
+fn a_rate_that_cannot_be_told_from_a_slow_network_is_no_doubt() {
+    let place = Place::on(sound().clock().start());
+    let proxy = Proxy::new(place.server());
+    proxy.inject(Fault::DelayReply(Duration::from_millis(100)), u64::MAX, named("TIME"));
+    place.server().set_clock_rate(20_000);
+    let report = doctor_at(&place, &proxy.url());
+    assert_eq!(report.verdict("clock rate"), "fit", "{}", report.reason("clock rate"));
+    assert!(report.reason("clock rate").contains("not known"), "{}", report.reason("clock rate"));
 }
 
 // B5

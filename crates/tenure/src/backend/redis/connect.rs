@@ -15,7 +15,7 @@ use super::sentinel::{self, Hear, Sentinels};
 use super::server::{self, Server, string};
 use super::{fault, watcher};
 use crate::error::Error;
-use crate::lease::MAX_TTL;
+use crate::lease::{MAX_TTL, Margin};
 use crate::sync::Mutex;
 use crate::url::{HostPort, RedisUrl, Topology};
 
@@ -29,6 +29,8 @@ pub(super) struct Connector {
     user: Option<String>,
     has_password: bool,
     pub(super) timeout: Duration,
+    /// How far the rates of clocks may differ.
+    pub(super) margin: Margin,
     /// The run of the server that the commands go to, where it is known.
     run: Mutex<Option<Arc<str>>>,
 }
@@ -82,7 +84,8 @@ impl Connector {
     fn by(way: Way, url: &RedisUrl, timeout: Duration) -> Self {
         let user = url.credentials().and_then(|credentials| credentials.user.clone());
         let has_password = url.credentials().is_some();
-        Connector { way, db: url.db(), user, has_password, timeout, run: Mutex::default() }
+        let margin = url.margin();
+        Connector { way, db: url.db(), user, has_password, timeout, margin, run: Mutex::default() }
     }
 
     /// Connects the commands, and hands what the server says unasked to `hear`, which must not block.

@@ -7,6 +7,7 @@
 mod checks;
 pub(super) mod cluster;
 mod facts;
+mod rate;
 mod remedy;
 mod replicas;
 mod sentinels;
@@ -35,7 +36,7 @@ const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
 pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> {
     let start = Instant::now();
     let mut line = client.link.line().await?;
-    let facts = Facts::ask(&mut line, &client.asker().keys).await?;
+    let mut facts = Facts::ask(&mut line, client.asker()).await?;
     let connector = &client.link.connector;
     let remedies = Remedies::new(connector, &client.asker().keys, facts.user.as_deref().or(connector.user()));
     let store =
@@ -57,6 +58,7 @@ pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> 
         beside.push(sentinels::finding(sentinels, &sentinels.ask_each(|_| false).await));
     }
     beside.extend(replicas);
+    facts.measure_rate(&mut line, client.asker()).await;
     let mut of_server = of_server(&facts, connector, &remedies, beside);
     // What it is comes first, and what matters least last.
     let listing = of_server.pop();
@@ -78,7 +80,8 @@ fn of_server(
     let mut findings = vec![checks::version(facts), checks::role(facts)];
     findings.push(checks::user(facts, connector, remedies));
     findings.extend(checks::info(facts, remedies));
-    findings.extend(facts.clock.map(|clock| checks::clock(&clock)));
+    findings.extend(facts.clock().map(|clock| checks::clock(&clock)));
+    findings.extend(facts.rate.map(|rate| rate.finding(connector.margin)));
     findings.extend(checks::eviction(facts, remedies));
     findings.extend(checks::persistence(facts, remedies));
     findings.extend(beside);

@@ -11,6 +11,8 @@ fn the_deadline_counts_from_before_the_send_with_a_margin() {
     assert_eq!(lease.deadline(), deadline);
     assert!(!is_over(&lease, deadline - Duration::from_micros(1)));
     assert!(is_over(&lease, deadline), "at the deadline it is over");
+    let careful = Lease::granted(&terms_with(TTL, 16), sent);
+    assert_eq!(careful.deadline(), sent + Duration::from_millis(10_000 - 1_600 - 2));
 }
 
 // I2: rule 4 of the hand-over. A process that was stopped with the grant in its socket finds it expired.
@@ -22,13 +24,13 @@ fn a_push_is_believed_from_when_the_store_made_it() {
     let pushed = |received| Lease::pushed(&terms(TTL), pair, made, PROBATION, at(received));
     let prompt = pushed(Duration::from_millis(300)).unwrap();
     let margin = Duration::from_millis(10 + 2);
-    assert_eq!(prompt.deadline(), at(Duration::from_millis(1_300)) - margin - Duration::from_micros(300));
+    assert_eq!(prompt.deadline(), at(Duration::from_millis(1_300)) - margin - Duration::from_millis(3));
     let stopped = pushed(Duration::from_millis(5_300)).unwrap();
     assert!(is_over(&stopped, at(Duration::from_millis(5_300))));
     let late = pushed(Duration::from_millis(900)).unwrap();
     assert_eq!(
         prompt.deadline().since(late.deadline()),
-        Duration::from_micros(600),
+        Duration::from_millis(6),
         "the older the pair, the more it may have drifted"
     );
 }
@@ -96,9 +98,14 @@ fn ttls() -> impl Strategy<Value = Duration> {
     micros.prop_map(Duration::from_micros)
 }
 
-/// Up to 0.1 % faster or slower.
-fn drifts() -> impl Strategy<Value = f64> {
-    prop_oneof![Just(0.0), Just(1.0), Just(-1.0), -1.0..1.0]
+/// A margin in per cent, and how many thousandths faster or slower the store's clock runs: at most what the margin allows for.
+fn drifts() -> impl Strategy<Value = (u8, f64)> {
+    let shares = prop_oneof![Just(0.0), Just(1.0), Just(-1.0), -1.0..1.0];
+    let margins = prop_oneof![Just(Margin::LEAST), Just(Margin::MOST), Margin::LEAST..=Margin::MOST];
+    (margins, shares).prop_map(|(percent, share): (u8, f64)| {
+        let believed = believed_share(Margin::new(percent).unwrap());
+        (percent, share * (1.0 / believed - 1.0) * 1_000.0)
+    })
 }
 
 fn micros(range: std::ops::Range<u64>) -> impl Strategy<Value = Duration> {
@@ -109,12 +116,12 @@ proptest! {
     // I2: for any delay of the request and of its answer, and any legal drift.
     #[test]
     fn a_grant_is_over_before_the_store_can_give_it_away(
-        ttl in ttls(), drift in drifts(), start in micros(0..2_000_000), delay in micros(0..3_000_000)
+        ttl in ttls(), (margin, drift) in drifts(), start in micros(0..2_000_000), delay in micros(0..3_000_000)
     ) {
         let mut store = Store::new(drift);
         let (sent, executed) = (at(start), at(start + delay));
         store.acquire("a", ttl, executed);
-        let lease = Lease::granted(&terms(ttl), sent);
+        let lease = Lease::granted(&terms_with(ttl, margin), sent);
         let deadline = lease.deadline();
         prop_assert!(is_over(&lease, deadline));
         prop_assert!(deadline <= executed || !store.would_give_away("a", deadline));
@@ -124,13 +131,13 @@ proptest! {
     #[test]
     fn a_renewed_lease_is_over_before_the_store_can_give_it_away(
         ttl in ttls(),
-        drift in drifts(),
+        (margin, drift) in drifts(),
         lives in prop::collection::vec((0.0..1.2f64, 0.0..0.6f64, 0..4u8), 1..12),
     ) {
         let mut store = Store::new(drift);
         let mut now = at(Duration::ZERO);
         store.acquire("a", ttl, now);
-        let mut lease = Lease::granted(&terms(ttl), now);
+        let mut lease = Lease::granted(&terms_with(ttl, margin), now);
         for (rest, delay, fate) in lives {
             now = now + ttl.mul_f64(rest);
             let asked = match lease.step(now) {
@@ -161,7 +168,7 @@ proptest! {
     #[test]
     fn a_pushed_lease_is_over_before_the_store_can_give_it_away(
         ttl in ttls(),
-        drift in drifts(),
+        (margin, drift) in drifts(),
         to_pair in micros(0..500_000),
         to_grant in micros(0..400_000_000),
         to_receipt in micros(0..3_000_000),
@@ -178,7 +185,7 @@ proptest! {
         let wakes = store.release("a", granted);
         let Some(Wake::Granted { at, term, .. }) = wakes.first() else { panic!("{wakes:?}") };
         let received = granted + to_receipt;
-        if let Some(lease) = Lease::pushed(&terms(ttl), pair, *at, *term, received) {
+        if let Some(lease) = Lease::pushed(&terms_with(ttl, margin), pair, *at, *term, received) {
             let last = lease.deadline() - Duration::from_micros(1);
             prop_assert!(!store.would_give_away("b", last.max(granted)));
             prop_assert!(lease.deadline() <= received + *term);

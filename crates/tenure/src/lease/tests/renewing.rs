@@ -88,7 +88,7 @@ fn a_renewal_by_hand_starts_another_ttl() {
     let now = at(Duration::from_secs(8));
     assert_eq!(lease.renewal_by_hand(now), TTL);
     lease.renewed(now, TTL);
-    let until = now + believed(TTL);
+    let until = now + believed(TTL, Margin::default());
     assert_eq!(lease.step(now + Duration::from_secs(5)), Step::Rest { until }, "still not by itself");
     let capped = Terms { max_hold: Some(TTL), ..terms(TTL) };
     let mut capped = Lease::granted(&capped, at(Duration::ZERO));

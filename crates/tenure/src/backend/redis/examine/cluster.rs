@@ -27,14 +27,15 @@ const SLOTS: u64 = 16_384;
 /// Looks at everything.
 pub(in super::super) async fn examine(router: Arc<Router>) -> Result<Vec<Finding>, Error> {
     let (start, masters) = (Instant::now(), router.masters());
-    let mut looked = Vec::new();
+    let mut asked = Vec::new();
     let mut away = Vec::new();
     for node in &masters {
-        match look(node, &router).await {
-            Ok(found) => looked.push((node.address(), found)),
+        match ask(node, &router).await {
+            Ok(facts) => asked.push((node, facts)),
             Err(error) => away.push(format!("{} does not answer ({error})", node.address())),
         }
     }
+    let took = start.elapsed();
     let Some(first) = masters.iter().find(|node| node.client.link.standing().is_some()) else {
         let error = router.failure().unwrap_or_else(|| Error::unavailable(away.join(", ")));
         return Err(error);
@@ -44,7 +45,7 @@ pub(in super::super) async fn examine(router: Arc<Router>) -> Result<Vec<Finding
     let mut findings = vec![match away.is_empty() {
         true => Finding::fit(
             "store",
-            format!("{} masters answered all questions in {}", masters.len(), shown(start.elapsed())),
+            format!("{} masters answered all questions in {}", masters.len(), shown(took)),
         ),
         false => {
             Finding::unfit("store", away.join(", ")).remedy("bring it back, or its replica into its place")
@@ -52,25 +53,38 @@ pub(in super::super) async fn examine(router: Arc<Router>) -> Result<Vec<Finding
     }];
     findings.push(cluster(first, &router).await?);
     findings.push(checks::encryption(connector));
+    let rehearsal = Rehearsal::on_cluster(&router).await;
+    let mut looked = Vec::new();
+    for (node, mut facts) in asked {
+        // Since the first of them was asked, it is the same time for all.
+        if let Some(mut line) = node.client.link.standing() {
+            facts.measure_rate(&mut line, &router.asker).await;
+        }
+        looked.push((node.address(), look(node, &router, &facts)?));
+    }
     findings.extend(worst(looked));
-    findings.extend(Rehearsal::on_cluster(&router).await.findings(&remedies));
+    findings.extend(rehearsal.findings(&remedies));
     Ok(findings)
 }
 
 /// One master.
-async fn look(node: &Node, router: &Router) -> Result<Vec<Finding>, Error> {
+async fn ask(node: &Node, router: &Router) -> Result<Facts, Error> {
     let mut line = node.client.link.line().await?;
-    let facts = Facts::ask(&mut line, &router.asker.keys).await?;
+    Facts::ask(&mut line, &router.asker).await
+}
+
+/// What is to be said of it.
+fn look(node: &Node, router: &Router, facts: &Facts) -> Result<Vec<Finding>, Error> {
     let connector = &node.client.link.connector;
     let user = facts.user.as_deref().or(connector.user());
     let remedies = Remedies::for_cluster(connector, &router.asker.keys, user);
     let needed = node.client.ear.acknowledgement.as_ref().map(Acknowledgement::needed).transpose()?;
     let beside = match needed {
-        Some(needed) => Some(replicas::counted(&facts, needed, connector)),
-        None => replicas::undemanded(&facts, None, &remedies),
+        Some(needed) => Some(replicas::counted(facts, needed, connector)),
+        None => replicas::undemanded(facts, None, &remedies),
     };
     let beside = beside.into_iter().collect();
-    Ok(of_server(&facts, connector, &remedies, beside))
+    Ok(of_server(facts, connector, &remedies, beside))
 }
 
 /// Of each check the worst, and on which of them, where they differ.

@@ -3,19 +3,16 @@
 //! Each question may be refused for itself, because a user lacks the permission or because a managed server does not have the command; then
 //! that answer is missing, and the others are not.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, Value};
+use redis::{Pipeline, Value};
 
+use super::super::client::Asker;
 use super::super::fault;
-use super::super::keys::Keys;
 use super::super::link::Line;
-use super::super::server::{micros, parse_version, string};
+use super::super::server::{parse_version, string};
+use super::rate::{Rate, Reading};
 use crate::error::Error;
-
-/// How often the clock is asked; the quickest answer counts.
-const CLOCK_TRIES: usize = 3;
 
 /// The settings that `INFO` does not tell.
 const SETTINGS: [&str; 3] = ["appendfsync", "save", "min-replicas-to-write"];
@@ -37,18 +34,20 @@ pub(super) struct Facts {
     /// The version as `HELLO` told it.
     greeting: Option<(u32, u32)>,
     pub(super) user: Option<String>,
-    pub(super) clock: Option<ClockFact>,
+    reading: Option<Reading>,
+    /// How fast its clock runs, once that was measured.
+    pub(super) rate: Option<Rate>,
     /// Why names can't be listed.
     pub(super) scan_refused: Option<String>,
 }
 
 impl Facts {
-    pub(super) async fn ask(line: &mut Line, keys: &Keys) -> Result<Self, Error> {
+    pub(super) async fn ask(line: &mut Line, asker: &Asker) -> Result<Self, Error> {
         let connection = &mut line.connection;
         let mut questions = Pipeline::new();
         questions.cmd("INFO").cmd("ACL").arg("WHOAMI");
         // One key is looked at, whatever there is.
-        let [locks, _] = keys.patterns("");
+        let [locks, _] = asker.keys.patterns("");
         questions.cmd("SCAN").arg(0).arg("MATCH").arg(locks).arg("COUNT").arg(1).arg("TYPE").arg("string");
         for setting in SETTINGS {
             questions.cmd("CONFIG").arg("GET").arg(setting);
@@ -67,9 +66,22 @@ impl Facts {
                 _ => None,
             },
             settings: std::array::from_fn(|nth| settings.get(nth).and_then(setting)),
-            clock: clock(connection).await,
+            reading: Reading::take(connection, &asker.clock).await,
+            rate: None,
             greeting: line.server.version,
         })
+    }
+
+    /// Measures how fast its clock runs; that takes until two seconds after the first questions.
+    pub(super) async fn measure_rate(&mut self, line: &mut Line, asker: &Asker) {
+        if let Some(reading) = &self.reading {
+            self.rate = reading.rate(&mut line.connection, &asker.clock).await;
+        }
+    }
+
+    /// Its clock when it was first asked.
+    pub(super) fn clock(&self) -> Option<ClockFact> {
+        self.reading.as_ref().map(ClockFact::of)
     }
 
     /// A field of `INFO`.
@@ -135,23 +147,15 @@ pub(super) fn setting(answer: &Value) -> Option<String> {
     string(value).map(str::to_owned)
 }
 
-/// The quickest answer says most: the clock was read somewhere between the question and the answer.
-async fn clock(connection: &mut MultiplexedConnection) -> Option<ClockFact> {
-    let mut question = Cmd::new();
-    question.arg("TIME");
-    let mut best: Option<ClockFact> = None;
-    for _ in 0..CLOCK_TRIES {
-        let (wall, asked) = (SystemTime::now(), Instant::now());
-        let answer = connection.send_packed_command(&question).await.ok()?;
-        let within = asked.elapsed() / 2;
-        let server = SystemTime::UNIX_EPOCH + Duration::from_micros(micros(&answer)?);
-        let (is_ahead, apart) = match server.duration_since(wall + within) {
+impl ClockFact {
+    /// The clock was read somewhere between the question and the answer.
+    fn of(reading: &Reading) -> Self {
+        let within = reading.took() / 2;
+        let server = SystemTime::UNIX_EPOCH + Duration::from_micros(reading.server);
+        let (is_ahead, apart) = match server.duration_since(reading.wall + within) {
             Ok(apart) => (true, apart),
             Err(behind) => (false, behind.duration()),
         };
-        if best.is_none_or(|best| within < best.within) {
-            best = Some(ClockFact { is_ahead, apart, within });
-        }
+        ClockFact { is_ahead, apart, within }
     }
-    best
 }
