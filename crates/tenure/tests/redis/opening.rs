@@ -4,5 +4,6 @@ mod first_use;
 mod outage;
 mod permissions;
 mod runtimes;
+mod storm;
 mod urls;
 mod warnings;

@@ -88,19 +88,20 @@ impl Connector {
         Connector { way, db: url.db(), user, has_password, timeout, margin, run: Mutex::default() }
     }
 
-    /// Connects the commands, and hands what the server says unasked to `hear`, which must not block.
+    /// Connects the commands, and hands what the server says unasked to `hear`, which must not block. The server may take this long.
     pub(super) async fn connect(
         &self,
+        patience: Duration,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, Error> {
         match &self.way {
             Way::Direct { client, address } | Way::Node { client, address } => {
-                self.connect_to(client, address, hear).await
+                self.connect_to(client, address, patience, hear).await
             }
             Way::Sentinel(sentinels) => {
                 watcher::start(sentinels);
                 let (client, server) = sentinels.find().await?;
-                self.connect_watched(sentinels, &client, server, hear).await
+                self.connect_watched(sentinels, &client, server, patience, hear).await
             }
         }
     }
@@ -109,22 +110,23 @@ impl Connector {
     /// say itself that it is one, and be the same run, as far as it may be asked.
     pub(super) async fn join(
         &self,
+        patience: Duration,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, Error> {
         let mut connection = match &self.way {
             Way::Direct { client, address } | Way::Node { client, address } => {
-                self.connect_to(client, address, hear).await?
+                self.connect_to(client, address, patience, hear).await?
             }
             Way::Sentinel(sentinels) => {
                 let (client, server) = sentinels.standing().await?;
-                self.connect_watched(sentinels, &client, server, hear).await?
+                self.connect_watched(sentinels, &client, server, patience, hear).await?
             }
         };
         let mut questions = redis::pipe();
         questions.cmd("HELLO");
         questions.cmd("INFO").arg("server");
         let answers = connection.send_packed_commands(&questions, 0, 2);
-        let answers = tokio::time::timeout(self.timeout, answers).await.map_err(|_| self.silent())?;
+        let answers = tokio::time::timeout(patience, answers).await.map_err(|_| self.silent())?;
         let answers = answers.map_err(|error| fault::of_connecting(&error, &self.address()))?;
         let [hello, info] = &answers[..] else { return Err(fault::unexpected(&Value::Array(answers))) };
         if server::is_replica(hello) {
@@ -154,6 +156,7 @@ impl Connector {
         sentinels: &Sentinels,
         client: &Client,
         server: HostPort,
+        patience: Duration,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, Error> {
         let (address, ended) = (sentinel::shown(&server), Arc::new(Notify::new()));
@@ -167,7 +170,7 @@ impl Connector {
         // Before it is connected to: it may be followed by another in between, and is then not waited for.
         sentinels.watch(server, &hear);
         let heard = Arc::clone(&hear);
-        let mut connecting = pin!(self.connect_to(client, &address, move |push| heard(push)));
+        let mut connecting = pin!(self.connect_to(client, &address, patience, move |push| heard(push)));
         let mut ended = pin!(ended.notified());
         let connected = poll_fn(|cx| match connecting.as_mut().poll(cx) {
             Poll::Ready(connected) => Poll::Ready(Some(connected)),
@@ -192,11 +195,12 @@ impl Connector {
         &self,
         client: &Client,
         address: &str,
+        patience: Duration,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, Error> {
         let config = connection_config(hear);
         let connected = client.get_multiplexed_async_connection_with_config(&config);
-        match tokio::time::timeout(self.timeout, connected).await {
+        match tokio::time::timeout(patience, connected).await {
             Ok(connection) => connection.map_err(|error| {
                 fault::of_selecting(&error, address, self.db)
                     .unwrap_or_else(|| fault::of_connecting(&error, address))
@@ -206,14 +210,18 @@ impl Connector {
     }
 
     /// Prepares a connection for commands: the server tells of changes to the keys that are asked for, but for our own.
-    pub(super) async fn prepare(&self, connection: &mut MultiplexedConnection) -> Result<Server, Error> {
+    pub(super) async fn prepare(
+        &self,
+        connection: &mut MultiplexedConnection,
+        patience: Duration,
+    ) -> Result<Server, Error> {
         let mut setup = redis::pipe();
         setup.cmd("HELLO");
         setup.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
         setup.cmd("CLIENT").arg("CACHING").arg("YES");
         setup.cmd("INFO");
         setup.cmd("TIME");
-        let answers = tokio::time::timeout(self.timeout, connection.send_packed_commands(&setup, 0, 5)).await;
+        let answers = tokio::time::timeout(patience, connection.send_packed_commands(&setup, 0, 5)).await;
         let answers = answers.map_err(|_| self.silent())?;
         let answers = answers.map_err(|error| fault::of_connecting(&error, &self.address()))?;
         let [hello, tracking, caching, info, time] = &answers[..] else {

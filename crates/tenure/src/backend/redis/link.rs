@@ -3,11 +3,11 @@
 //! The driver's own reconnection is not used: it mixes up replies, and lets commands hang while it reconnects. Here a connection is
 //! used until it breaks, then dropped with all that was under way on it, and a new one is made; a heartbeat finds the one that is
 //! silent. A command that comes between a break and the first failed attempt waits for the new connection; after that it fails at
-//! once, until a connection stands again. The attempts never end, and never come at the same time from all clients.
+//! once, until a connection stands again. The attempts never end, and never come at the same time from all clients (`pace.rs`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind};
@@ -16,12 +16,11 @@ use tokio::sync::{Notify, watch};
 
 use super::connect::Connector;
 use super::fault;
+use super::pace::Pace;
 use super::server::Server;
 use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
 
-/// A connection that breaks sooner than this is not replaced at once.
-const SHORT_LIFE: Duration = Duration::from_millis(20);
 /// How often a connection is tried before it is said that there is none, where the server is there and breaks it off.
 const MOST_TRIES: u32 = 5;
 
@@ -83,11 +82,14 @@ impl Link {
         must_be_there: bool,
     ) -> Result<Arc<Self>, Error> {
         let connected = match must_be_there {
-            true => connect(&connector, &listener).await,
+            true => connect(&connector, &listener, connector.timeout).await,
             // Whoever can do without it does not wait for it.
-            false => tokio::time::timeout(connector.timeout, connect_once(&connector, &listener))
-                .await
-                .unwrap_or_else(|_| Err(connector.silent())),
+            false => tokio::time::timeout(
+                connector.timeout,
+                connect_once(&connector, &listener, connector.timeout),
+            )
+            .await
+            .unwrap_or_else(|_| Err(connector.silent())),
         };
         let line = match connected {
             Err(error) if must_be_there || error.kind() != ErrorKind::Unavailable => return Err(error),
@@ -196,12 +198,18 @@ struct Supervisor {
 
 impl Supervisor {
     async fn run(mut self, mut line: Option<Line>) {
-        let mut pace = Pace::new();
+        let mut pace: Option<Pace> = None;
         loop {
             let Some(link) = self.link.upgrade() else { break };
             let connector = Arc::clone(&link.connector);
+            let pace = pace.get_or_insert_with(|| Pace::new(connector.timeout));
             let Some(standing) = line.take() else {
-                match connect(&connector, &link.listener).await {
+                let listener = Arc::clone(&link.listener);
+                // It may take long, and whoever has the link may be done with it meanwhile.
+                drop(link);
+                let connected = connect(&connector, &listener, pace.tries()).await;
+                let Some(link) = self.link.upgrade() else { break };
+                match connected {
                     Ok(new) => {
                         link.number.fetch_add(1, Ordering::AcqRel);
                         link.listener.meets(&new.server);
@@ -213,23 +221,28 @@ impl Supervisor {
                         tracing::debug!(target: "tenure", %error, "redis can't be reached");
                         link.state.send_replace(State::Down(error));
                         drop(link);
-                        pace.rest().await;
+                        pace.failed().await;
                     }
                 }
                 continue;
             };
             drop(link);
-            pace.begin();
+            pace.stands();
             let Line { connection, bell, .. } = standing;
             let is_wanted = || self.link.strong_count() > 0;
-            if watch_over(connection, &bell, connector.timeout / 2, is_wanted).await == Ended::Unwanted {
+            let ended = watch_over(connection, &bell, connector.timeout / 2, is_wanted).await;
+            if ended == Ended::Unwanted {
                 break;
             }
             let Some(link) = self.link.upgrade() else { break };
-            link.state.send_replace(State::Connecting);
+            let pause = pace.ended(&ended);
+            // Nobody waits for a server that is silent again and again.
+            let is_down = ended == Ended::Silent && pause.is_some();
+            let state = if is_down { State::Down(connector.silent()) } else { State::Connecting };
+            link.state.send_replace(state);
             link.listener.broke();
             drop(link);
-            pace.rest_if_short().await;
+            tokio::time::sleep(pause.unwrap_or_default()).await;
         }
         self.has_ended = true;
     }
@@ -246,63 +259,46 @@ impl Drop for Supervisor {
 }
 
 /// Connects; a few times while the server is there and does not let us in yet.
-async fn connect(connector: &Connector, listener: &Arc<dyn Listener>) -> Result<Line, Error> {
-    let mut pace = Pace::new();
+async fn connect(
+    connector: &Connector,
+    listener: &Arc<dyn Listener>,
+    patience: Duration,
+) -> Result<Line, Error> {
+    let mut backoff = Backoff::new();
     for _ in 1..MOST_TRIES {
-        match connect_once(connector, listener).await {
-            Err(error) if error.is_worth_asking_again() => pace.rest().await,
+        match connect_once(connector, listener, patience).await {
+            Err(error) if error.is_worth_asking_again() => tokio::time::sleep(backoff.pause()).await,
             answer => return answer,
         }
     }
-    connect_once(connector, listener).await
+    connect_once(connector, listener, patience).await
 }
 
 /// Connects, and prepares the connection for commands.
-async fn connect_once(connector: &Connector, listener: &Arc<dyn Listener>) -> Result<Line, Error> {
+async fn connect_once(
+    connector: &Connector,
+    listener: &Arc<dyn Listener>,
+    patience: Duration,
+) -> Result<Line, Error> {
     let bell = Arc::new(Notify::new());
     let (listener, rung) = (Arc::clone(listener), Arc::clone(&bell));
     let mut connection = connector
-        .connect(move |push| match push.kind {
+        .connect(patience, move |push| match push.kind {
             PushKind::Disconnection => rung.notify_one(),
             _ => listener.heard(push),
         })
         .await?;
-    let server = Arc::new(connector.prepare(&mut connection).await?);
+    let server = Arc::new(connector.prepare(&mut connection, patience).await?);
     Ok(Line { connection, server, bell })
-}
-
-/// The pauses between attempts to connect. A connection that broke is replaced at once, unless it broke at once.
-pub(super) struct Pace {
-    backoff: Backoff,
-    since: Instant,
-}
-
-impl Pace {
-    pub(super) fn new() -> Self {
-        Pace { backoff: Backoff::new(), since: Instant::now() }
-    }
-
-    pub(super) fn begin(&mut self) {
-        self.since = Instant::now();
-    }
-
-    pub(super) async fn rest(&mut self) {
-        tokio::time::sleep(self.backoff.pause()).await;
-    }
-
-    pub(super) async fn rest_if_short(&mut self) {
-        if self.since.elapsed() < SHORT_LIFE {
-            self.rest().await;
-        } else {
-            self.backoff = Backoff::new();
-        }
-    }
 }
 
 /// Why a connection is not watched over any more.
 #[derive(PartialEq, Eq)]
 pub(super) enum Ended {
+    /// It was closed, or is not to be used any longer.
     Broken,
+    /// It did not answer.
+    Silent,
     Unwanted,
 }
 
@@ -326,7 +322,8 @@ pub(super) async fn watch_over(
         match tokio::time::timeout(half, connection.send_packed_command(&ping)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) if fault::server_error(&error).is_some() => {}
-            _ => return Ended::Broken,
+            Ok(Err(_)) => return Ended::Broken,
+            Err(_) => return Ended::Silent,
         }
     }
 }

@@ -15,6 +15,7 @@ mod grant;
 mod hearing;
 mod keys;
 mod link;
+mod pace;
 mod replicas;
 mod scan;
 mod script;

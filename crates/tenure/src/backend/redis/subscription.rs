@@ -15,7 +15,8 @@ use tokio::sync::Notify;
 
 use super::client::Asker;
 use super::connect::Connector;
-use super::link::{Ended, Pace, watch_over};
+use super::link::{Ended, watch_over};
+use super::pace::Pace;
 use super::{fault, grant};
 use crate::error::{Error, ErrorKind};
 use crate::sync::Mutex;
@@ -160,14 +161,15 @@ struct Listening {
 
 impl Listening {
     async fn run(mut self) {
-        let mut pace = Pace::new();
+        let mut pace: Option<Pace> = None;
         while let Some(subscription) = self.subscription.upgrade() {
             if subscription.ends_when_idle() {
                 break;
             }
             let (connector, bell) = (Arc::clone(&subscription.connector), Arc::new(Notify::new()));
-            let run = connector.run();
-            let connection = match subscribe(&subscription, &bell).await {
+            let pace = pace.get_or_insert_with(|| Pace::new(connector.timeout));
+            let (run, patience) = (connector.run(), pace.tries());
+            let connection = match subscribe(&subscription, &bell, patience).await {
                 Ok(connection) => connection,
                 Err(error) if error.kind() == ErrorKind::Denied => {
                     subscription.refused(error);
@@ -176,7 +178,7 @@ impl Listening {
                 Err(error) => {
                     tracing::debug!(target: "tenure", %error, "grants can't be heard");
                     drop(subscription);
-                    pace.rest().await;
+                    pace.failed().await;
                     continue;
                 }
             };
@@ -186,15 +188,16 @@ impl Listening {
                 bell.notify_one();
             }
             drop(subscription);
-            pace.begin();
+            pace.stands();
             let is_wanted = || self.subscription.upgrade().is_some_and(|wanted| !wanted.ends_when_idle());
-            if watch_over(connection, &bell, connector.timeout / 2, is_wanted).await == Ended::Unwanted {
+            let ended = watch_over(connection, &bell, connector.timeout / 2, is_wanted).await;
+            if ended == Ended::Unwanted {
                 break;
             }
             let Some(subscription) = self.subscription.upgrade() else { break };
             subscription.broke(Phase::Connecting);
             drop(subscription);
-            pace.rest_if_short().await;
+            tokio::time::sleep(pace.ended(&ended).unwrap_or_default()).await;
         }
         self.has_ended = true;
     }
@@ -215,16 +218,16 @@ impl Drop for Listening {
 async fn subscribe(
     subscription: &Arc<Subscription>,
     bell: &Arc<Notify>,
+    patience: Duration,
 ) -> Result<MultiplexedConnection, Error> {
     let (told, rung, connector) = (Arc::downgrade(subscription), Arc::clone(bell), &subscription.connector);
     let mut connection = connector
-        .join(move |push| match push.kind {
+        .join(patience, move |push| match push.kind {
             PushKind::Disconnection => rung.notify_one(),
             _ => drop(told.upgrade().map(|subscription| subscription.heard(&push))),
         })
         .await?;
-    let confirmed =
-        tokio::time::timeout(connector.timeout, connection.subscribe(&subscription.channel)).await;
+    let confirmed = tokio::time::timeout(patience, connection.subscribe(&subscription.channel)).await;
     match confirmed {
         Ok(confirmed) => confirmed.map(|()| connection).map_err(|error| fault::of_command(&error)),
         Err(_) => Err(connector.silent()),

@@ -8,15 +8,17 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::PushKind;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::fault;
-use super::link::{Pace, watch_over};
+use super::link::watch_over;
+use super::pace::SHORT_LIFE;
 use super::sentinel::{Sentinels, named};
+use crate::backoff::Backoff;
 
 const CHANNEL: &str = "+switch-master";
 /// How often all Sentinels are asked although the one that is listened to said nothing.
@@ -38,25 +40,28 @@ struct Watcher(Weak<Sentinels>);
 
 impl Watcher {
     async fn run(self) {
-        let mut pace = Pace::new();
+        let mut backoff = Backoff::new();
         // How many in a row were of no use.
         let (mut next, mut in_vain) = (0, 0);
         while let Some(sentinels) = self.0.upgrade() {
             let many = sentinels.sentinels.len();
-            pace.begin();
+            let since = Instant::now();
             let ended = listen(sentinels, next % many).await;
             next += 1;
             match ended {
                 Ended::Broken => {
                     in_vain = 0;
-                    pace.rest_if_short().await;
+                    match since.elapsed() < SHORT_LIFE {
+                        true => tokio::time::sleep(backoff.pause()).await,
+                        false => backoff = Backoff::new(),
+                    }
                     continue;
                 }
                 Ended::Unreached => {}
                 Ended::InVain => in_vain += 1,
             }
             if in_vain < many {
-                pace.rest().await;
+                tokio::time::sleep(backoff.pause()).await;
                 continue;
             }
             in_vain = 0;

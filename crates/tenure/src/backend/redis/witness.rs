@@ -124,7 +124,7 @@ impl Witness {
                 breaks.store(true, Ordering::Release);
             }
         };
-        let mut connection = connector.join(hear).await.ok()?;
+        let mut connection = connector.join(connector.timeout, hear).await.ok()?;
         let mut question = Cmd::new();
         question.arg("INFO").arg("server");
         let info = connection.send_packed_command(&question).await.ok()?;

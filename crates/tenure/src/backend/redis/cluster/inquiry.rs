@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 use super::super::connect::{Connector, TIMEOUT};
-use super::super::link::Pace;
 use super::super::sentinel::shown;
 use super::map::{self, Map};
 use super::node::Node;
 use super::router::Router;
 use crate::backend::together;
+use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
 use crate::url::HostPort;
 
@@ -99,7 +99,7 @@ impl Router {
     async fn ask_one(&self, host: &HostPort) -> Result<Map, Error> {
         let connector = Connector::of_node(&self.url, &self.access, host, self.timeout)?;
         let asked = async {
-            let mut connection = connector.connect(|_| ()).await?;
+            let mut connection = connector.connect(connector.timeout, |_| ()).await?;
             map::ask(&mut connection, host).await
         };
         let silent = |_| Error::unavailable(format!("{SILENCE} {:?}", self.patience()));
@@ -122,7 +122,7 @@ struct Asking(Weak<Router>);
 
 impl Asking {
     async fn run(self) {
-        let mut pace = Pace::new();
+        let mut backoff = Backoff::new();
         while let Some(router) = self.0.upgrade() {
             let answer = router.ask().await;
             router.asked.send_modify(|asked| *asked += 1);
@@ -133,7 +133,7 @@ impl Asking {
                 break;
             }
             drop(router);
-            pace.rest().await;
+            tokio::time::sleep(backoff.pause()).await;
         }
     }
 }

@@ -10,8 +10,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, PushInfo, PushKind, Value};
 
 use super::super::fault;
-use super::super::link::Pace;
 use super::super::server::is_replica;
+use super::super::{link, pace::Pace};
 use super::channels::{AT_ONCE, Bell, Channels};
 use crate::error::Error;
 
@@ -27,36 +27,39 @@ impl Listening {
     }
 
     pub(super) async fn run(mut self) {
-        let mut pace = Pace::new();
+        let mut pace: Option<Pace> = None;
         while let Some(channels) = self.channels.upgrade() {
             if channels.ends_when_idle() {
                 break;
             }
             let (connector, bell) = (Arc::clone(&channels.connector), Arc::new(Bell::default()));
-            let connection = match connect(&channels, &bell).await {
+            let pace = pace.get_or_insert_with(|| Pace::new(connector.timeout));
+            let connection = match connect(&channels, &bell, pace.tries()).await {
                 Ok(connection) => connection,
                 Err(error) => {
                     tracing::debug!(target: "tenure", %error, "grants can't be heard");
                     drop(channels);
-                    pace.rest().await;
+                    pace.failed().await;
                     continue;
                 }
             };
             channels.begin(Arc::clone(&bell));
             drop(channels);
-            pace.begin();
+            pace.stands();
             let ended = self.listen(connection, &bell, connector.timeout).await;
             let Some(channels) = self.channels.upgrade() else { break };
-            match ended {
+            match &ended {
                 Ended::Idle => break,
                 Ended::Refused(error) => {
-                    channels.refused(error);
+                    channels.refused(error.clone());
                     break;
                 }
-                Ended::Broken => channels.broke(true),
+                Ended::Broken(_) => channels.broke(true),
             }
             drop(channels);
-            pace.rest_if_short().await;
+            if let Ended::Broken(how) = ended {
+                tokio::time::sleep(pace.ended(&how).unwrap_or_default()).await;
+            }
         }
         self.has_ended = true;
     }
@@ -67,7 +70,7 @@ impl Listening {
         let mut is_rung = true;
         loop {
             if bell.is_broken.load(Ordering::Acquire) {
-                return Ended::Broken;
+                return Ended::Broken(link::Ended::Broken);
             }
             let Some(channels) = self.channels.upgrade() else { return Ended::Idle };
             if channels.ends_when_idle() {
@@ -88,11 +91,12 @@ impl Listening {
                 let sent = connection.send_packed_commands(&commands, 0, commands.len());
                 let answers = match tokio::time::timeout(timeout, sent).await {
                     Ok(Ok(answers)) => answers,
-                    _ => return Ended::Broken,
+                    Ok(Err(_)) => return Ended::Broken(link::Ended::Broken),
+                    Err(_) => return Ended::Broken(link::Ended::Silent),
                 };
                 // The nodes of a shard pass messages on to each other, but whoever listens at a replica is not counted.
                 if answers.iter().any(is_replica) {
-                    return Ended::Broken;
+                    return Ended::Broken(link::Ended::Broken);
                 }
                 let refusals = answers.iter().filter_map(|answer| match answer {
                     Value::ServerError(refusal) => Some(refusal),
@@ -132,17 +136,21 @@ impl Drop for Listening {
 
 enum Ended {
     Idle,
-    Broken,
+    Broken(link::Ended),
     Refused(Error),
 }
 
-async fn connect(channels: &Arc<Channels>, bell: &Arc<Bell>) -> Result<MultiplexedConnection, Error> {
+async fn connect(
+    channels: &Arc<Channels>,
+    bell: &Arc<Bell>,
+    patience: Duration,
+) -> Result<MultiplexedConnection, Error> {
     let (told, rung) = (Arc::downgrade(channels), Arc::clone(bell));
     let hear = move |push: PushInfo| match push.kind {
         PushKind::Disconnection => rung.broke(),
         _ => drop(told.upgrade().map(|channels| channels.heard(&push))),
     };
-    channels.connector.join(hear).await
+    channels.connector.join(patience, hear).await
 }
 
 #[cfg(all(test, not(shuttle)))]
