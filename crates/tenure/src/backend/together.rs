@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
 /// All answers, in the order of the questions.
 pub(crate) async fn all<F: Future + Send>(questions: Vec<F>) -> Vec<F::Output> {
@@ -30,9 +31,19 @@ pub(crate) async fn until<F: Future + Send>(
     questions: Vec<F>,
     are_enough: impl Fn(&[Option<F::Output>]) -> bool,
 ) -> Vec<Option<F::Output>> {
+    until_late(questions, are_enough, Duration::ZERO).await
+}
+
+/// The same, with those that come so soon after they are enough.
+pub(crate) async fn until_late<F: Future + Send>(
+    questions: Vec<F>,
+    are_enough: impl Fn(&[Option<F::Output>]) -> bool,
+    grace: Duration,
+) -> Vec<Option<F::Output>> {
     let mut asked: Vec<Option<Pin<Box<F>>>> =
         questions.into_iter().map(|question| Some(Box::pin(question))).collect();
     let mut answers: Vec<Option<F::Output>> = asked.iter().map(|_| None).collect();
+    let mut late = None;
     std::future::poll_fn(|cx| {
         for (asked, answer) in asked.iter_mut().zip(&mut answers) {
             if let Some(question) = asked
@@ -41,8 +52,12 @@ pub(crate) async fn until<F: Future + Send>(
                 (*asked, *answer) = (None, Some(said));
             }
         }
-        match are_enough(&answers) || answers.iter().all(Option::is_some) {
-            true => Poll::Ready(()),
+        if answers.iter().all(Option::is_some) {
+            return Poll::Ready(());
+        }
+        match are_enough(&answers) {
+            true if grace.is_zero() => Poll::Ready(()),
+            true => late.get_or_insert_with(|| Box::pin(tokio::time::sleep(grace))).as_mut().poll(cx),
             false => Poll::Pending,
         }
     })

@@ -256,6 +256,9 @@ impl Connector {
         if server.is_replica {
             return Err(self.demoted());
         }
+        if let Way::Sentinel(sentinels) = &self.way {
+            sentinels.confirm().await?;
+        }
         self.run.lock().clone_from(&server.run_id);
         Ok(server)
     }

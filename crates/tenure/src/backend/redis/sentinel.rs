@@ -26,6 +26,9 @@ use crate::error::Error;
 use crate::sync::Mutex;
 use crate::url::HostPort;
 
+/// A Sentinel that is slower than a majority is waited for during this part of the time that it has.
+const GRACE: u32 = 4;
+
 /// What a connection says unasked, or is made to say.
 pub(super) type Hear = dyn Fn(PushInfo) + Send + Sync;
 
@@ -80,12 +83,30 @@ impl Sentinels {
 
     /// Asks who is the master. The server is the one for commands from now on.
     pub(super) async fn find(&self) -> Result<(Client, HostPort), Error> {
-        let master = self.ask_all().await?.master;
+        let master = self.newest_in(&self.ask(Duration::ZERO).await)?.master;
         let is_another = self.master.lock().replace(master.clone()).is_none_or(|before| before != master);
         if is_another {
             self.number.fetch_add(1, Ordering::AcqRel);
         }
         Ok((self.servers.client(&master)?, master))
+    }
+
+    /// A connection to the server that was found stands. Asks again whether that is the master: connecting took its time, and a majority may
+    /// know less than the others.
+    ///
+    /// One that was paused answers when it resumes, after a failover perhaps, whoever began to connect before. And a failover is known to
+    /// one of them first: nobody is at the new master before that, so whoever asks all of them after the first grant there hears of it.
+    pub(super) async fn confirm(&self) -> Result<(), Error> {
+        let answers = self.ask(self.patience / GRACE).await;
+        let newest = self.newest_in(&answers)?;
+        let mut named = answers.iter().flatten().flatten().filter(|one| one.epoch == newest.epoch);
+        match self.master().is_none_or(|found| named.any(|one| one.master == found)) {
+            true => Ok(()),
+            false => Err(Error::not_yet(format!(
+                "sentinel names another master than before: {}; try again",
+                shown(&newest.master)
+            ))),
+        }
     }
 
     /// The server that the commands go to; asks who it may be when there was none yet.
@@ -150,13 +171,16 @@ impl Sentinels {
         }
     }
 
-    /// The newest of these answers, and who gave it. What each says of the replicas is noted.
+    /// The newest of these answers, and who gave it; of several, the one that most of them gave. What each says of the replicas is noted.
     fn newest_of<'a>(&'a self, answers: &'a [Answered]) -> Option<(&'a Sentinel, &'a Named)> {
         let each = self.sentinels.iter().zip(answers);
         let named = each.filter_map(|(one, answer)| Some((one, answer.as_ref()?.as_ref().ok()?)));
-        named
-            .inspect(|(one, named)| one.counts(named.replicas))
-            .reduce(|best, one| if one.1.epoch > best.1.epoch { one } else { best })
+        let named: Vec<_> = named.inspect(|(one, named)| one.counts(named.replicas)).collect();
+        let rank = |(_, named): &(&Sentinel, &Named)| {
+            let says_so = |one: &&Named| (one.epoch, &one.master) == (named.epoch, &named.master);
+            (named.epoch, answers.iter().flatten().flatten().filter(says_so).count())
+        };
+        named.into_iter().reduce(|best, one| if rank(&one) > rank(&best) { one } else { best })
     }
 
     /// One of them does not let us hear of failovers, which is said once.
@@ -169,33 +193,40 @@ impl Sentinels {
         }
     }
 
-    /// The newest answer of a majority; of all, where a newer one was heard before, or where no majority answers.
-    async fn ask_all(&self) -> Result<Named, Error> {
+    /// The answers of a majority, and of those that answer so soon after it; of all, where a newer one was heard before, or where no
+    /// majority answers.
+    async fn ask(&self, grace: Duration) -> Vec<Answered> {
         let newest = self.newest.load(Ordering::Acquire);
-        let answers = self
-            .ask_each(|answers| {
-                let mut named = answers.iter().flatten().flatten();
-                let majority = self.sentinels.len() / 2 + 1;
-                named.clone().count() >= majority && named.any(|one| one.epoch >= newest)
-            })
-            .await;
-        match self.newest_of(&answers) {
+        let are_enough = |answers: &[Answered]| {
+            let mut named = answers.iter().flatten().flatten();
+            let majority = self.sentinels.len() / 2 + 1;
+            named.clone().count() >= majority && named.any(|one| one.epoch >= newest)
+        };
+        together::until_late(self.questions(), are_enough, grace).await
+    }
+
+    /// The newest of these answers; it counts as heard.
+    fn newest_in(&self, answers: &[Answered]) -> Result<Named, Error> {
+        match self.newest_of(answers) {
             Some((_, named)) => {
                 self.newest.fetch_max(named.epoch, Ordering::AcqRel);
                 Ok(named.clone())
             }
             None => {
-                let silences = answers.into_iter().flatten().filter_map(Result::err);
+                let silences = answers.iter().flatten().filter_map(|answer| answer.as_ref().err());
                 let each = self.sentinels.iter().map(|sentinel| &*sentinel.address).zip(silences);
-                Err(silence::of_all(&self.service, each.collect()))
+                Err(silence::of_all(&self.service, &each.collect::<Vec<_>>()))
             }
         }
     }
 
     /// Asks all of them at once, until the answers are enough, or there is one of each.
     pub(super) async fn ask_each(&self, are_enough: impl Fn(&[Answered]) -> bool) -> Vec<Answered> {
-        let asked = self.sentinels.iter().map(|sentinel| sentinel.ask(&self.service, self.patience));
-        together::until(asked.collect(), are_enough).await
+        together::until(self.questions(), are_enough).await
+    }
+
+    fn questions(&self) -> Vec<impl Future<Output = Result<Named, Silence>> + Send> {
+        self.sentinels.iter().map(|sentinel| sentinel.ask(&self.service, self.patience)).collect()
     }
 
     /// How many replicas they know of, also those that are down: the most that one of them said; nothing, if none of them says it.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tenure::Domain;
 use tenure_testkit::patience::{PATIENCE, until};
-use tenure_testkit::redis::{RedisServer, Trio};
+use tenure_testkit::redis::{Fault, Proxy, RedisServer, Step, Trio, named};
 
 fn monitor(sentinel: &RedisServer, service: &str, host: &str, port: u16) {
     sentinel.command(&["SENTINEL", "REMOVE", service]);
@@ -42,6 +42,60 @@ async fn the_newest_is_believed() {
         trio.servers().iter().find(|server| server.port().to_string() == known).expect("one of them");
     master.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     domain.lock("orders/42").run(async |_| ()).await.expect("the same again");
+}
+
+/// The port of the master that a Sentinel names.
+fn named_by(sentinel: &RedisServer, trio: &Trio) -> String {
+    sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", trio.service()]).items()[1].text()
+}
+
+// R0.5: after a failover one Sentinel knows of it before the others do. A client that asks when two of three have not heard of it, and
+// answer first, does not work on the old master.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_that_has_not_heard_of_the_failover_yet_is_not_believed() {
+    let trio = Trio::start();
+    let ([one, two, right], before) = (trio.sentinels(), trio.master().port());
+    assert_eq!(right.command(&["SENTINEL", "FAILOVER", trio.service()]).text(), "OK");
+    trio.wait_for_another_than(before);
+    let (old, proxy) = (RedisServer::start(), Proxy::new(right));
+    [one, two].into_iter().for_each(|behind| monitor(behind, trio.service(), "127.0.0.1", old.port()));
+    proxy.inject(Fault::DelayReply(Duration::from_millis(50)), 100, named("SENTINEL"));
+    let hosts = [one.port(), two.port(), proxy.port()].map(|port| format!("127.0.0.1:{port}")).join(",");
+    let url = format!("redis+sentinel://{hosts}/{}?ttl=1m&timeout=20s", trio.service());
+    let domain = Domain::open(url).await.expect("a master");
+    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    assert_eq!(old.command(&["DBSIZE"]).int(), 0, "nobody is led astray");
+}
+
+// B1: a connection to the old master that is begun before the failover, and stands when the old master resumes after it. The Sentinel that
+// the client listens to is silent meanwhile, so that nothing else ends it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_stands_after_the_failover_is_not_used() {
+    let trio = Trio::builder().down_after(Duration::from_secs(600)).start();
+    let ([silent, second, third], old) = (trio.sentinels(), trio.master());
+    let proxies = [second, third].map(Proxy::new);
+    let ports = [silent.port(), proxies[0].port(), proxies[1].port()];
+    let hosts = ports.map(|port| format!("127.0.0.1:{port}")).join(",");
+    let url = format!("redis+sentinel://{hosts}/{}?ttl=1m&timeout=20s", trio.service());
+    silent.stop();
+    old.stop();
+    let opening = tokio::spawn(Domain::open(url));
+    for proxy in &proxies {
+        proxy.seen_async(Step::Answered, named("SENTINEL")).await;
+    }
+    let before = old.port().to_string();
+    assert_eq!(third.command(&["SENTINEL", "FAILOVER", trio.service()]).text(), "OK");
+    until("both know of the failover", || {
+        [second, third].into_iter().all(|one| named_by(one, &trio) != before)
+    })
+    .await;
+    old.cont();
+    let domain = opening.await.expect("no panic").expect("a master");
+    let held = domain.lock("orders/42").acquire().await.expect("a master");
+    let new = named_by(second, &trio);
+    let new = trio.servers().iter().find(|server| server.port().to_string() == new).expect("one of them");
+    assert_eq!(new.command(&["GET", "tenure:orders/42"]).text(), held.token(), "the new master");
+    silent.cont();
 }
 
 // R0.6: a Sentinel may name servers by their hosts.

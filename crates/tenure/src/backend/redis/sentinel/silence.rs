@@ -51,8 +51,8 @@ impl std::fmt::Display for Silence {
 }
 
 /// None of them names a master, each for its reason.
-pub(super) fn of_all(service: &str, silences: Vec<(&str, Silence)>) -> Error {
-    let is = |kind: fn(&Silence) -> bool| move |(_, silence): &(&str, Silence)| kind(silence);
+pub(super) fn of_all(service: &str, silences: &[(&str, &Silence)]) -> Error {
+    let is = |kind: fn(&Silence) -> bool| move |(_, silence): &(&str, &Silence)| kind(silence);
     let is_unknown = is(|silence| matches!(silence, Silence::Unknown(_)));
     let (kind, fix) = if silences.iter().all(is_unknown) {
         (ErrorKind::Invalid, "correct the service in the URL: redis+sentinel://host/SERVICE")
