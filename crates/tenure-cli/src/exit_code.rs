@@ -41,6 +41,12 @@ pub(crate) fn of_error(error: &Error) -> u8 {
         ErrorKind::Invalid => USAGE,
         ErrorKind::Denied => DENIED,
         ErrorKind::Lost => LOST,
+        // The minder opens its domain after the fork: no command meets `Forked`.
+        ErrorKind::Unavailable
+        | ErrorKind::Unsupported
+        | ErrorKind::Protocol
+        | ErrorKind::Closed
+        | ErrorKind::Forked => UNAVAILABLE,
         _ => UNAVAILABLE,
     }
 }

@@ -40,6 +40,7 @@ pub(crate) async fn acquire(
     waits: bool,
     limit: Option<Moment>,
 ) -> Result<Outcome, Error> {
+    client.check_process()?;
     // A loop of uncontended acquires must not starve the other tasks of its thread.
     tokio::task::coop::consume_budget().await;
     loop {
@@ -162,6 +163,7 @@ impl Sitting<'_> {
                 return Ok(Asked::Answered(Outcome::Busy(Box::new(busy))));
             }
             Ok((reply, _)) => unexpected(&reply),
+            Err(error) if error.kind() == ErrorKind::Forked => return Err(error),
             Err(error) => error,
         };
         if is_own_limit.is_none() {
@@ -201,7 +203,8 @@ impl Sitting<'_> {
         }
         let called = std::future::poll_fn(|cx| match std::mem::take(&mut is_watched) {
             true => Poll::Pending,
-            false => self.seat.poll_call(cx),
+            false if self.client.is_here() => self.seat.poll_call(cx),
+            false => Poll::Ready(Call::Failed(Error::forked())),
         });
         let call = match limit {
             Some(limit) => Box::pin(self.client.clock.until(limit, called)).await,
@@ -210,6 +213,7 @@ impl Sitting<'_> {
         self.is_seated = false;
         let call = match call {
             Some(call) => call,
+            None if !self.client.is_here() => return Err(Error::forked()),
             None => {
                 // Who holds the name is known as long as somebody waits for it: read before this task is gone.
                 let mut table = self.client.table.lock();
@@ -233,8 +237,11 @@ impl Sitting<'_> {
         let Some(until) = self.asked_until.filter(|&until| limit.is_none_or(|limit| until < limit)) else {
             return;
         };
-        let called = std::future::poll_fn(|cx| self.seat.poll_is_called(cx));
-        if client.clock.until(until, called).await.is_none() {
+        let called = std::future::poll_fn(|cx| match client.is_here() {
+            true => self.seat.poll_is_called(cx),
+            false => Poll::Ready(()),
+        });
+        if client.clock.until(until, called).await.is_none() && client.is_here() {
             client.change(|table, after| table.ask_overdue(name, client.session(), after));
         }
     }
@@ -247,6 +254,9 @@ impl Sitting<'_> {
 
 impl Drop for Sitting<'_> {
     fn drop(&mut self) {
+        if !self.client.is_here() {
+            return;
+        }
         if let Some(bid) = self.bid.take() {
             let others = self.client.change(|table, after| table.ask_abandoned(self.name, &bid, after));
             if !others {

@@ -13,6 +13,7 @@ use crate::clock::Moment;
 use crate::cohort::Seat;
 use crate::lease::Pair;
 use crate::owner::{Session, Token};
+use crate::process::Home;
 use crate::record::{Op, Wait};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,7 +22,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) struct Bid {
     pub(crate) token: Token,
     /// The process that it was begun in.
-    pub(crate) pid: u32,
+    pub(crate) home: Home,
     /// The task that it was begun for. A lease for another one is asked for by a new token.
     pub(crate) claim: Arc<Claim>,
     /// The highest fence that was seen on this name, or on one of its group, when it began.
@@ -45,7 +46,7 @@ impl Bid {
         let token = Token::fresh(session, &claim.label, claim.terms.ttl);
         Bid {
             token,
-            pid: session.pid,
+            home: session.home,
             claim,
             floor,
             place: None,

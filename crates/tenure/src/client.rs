@@ -20,6 +20,7 @@ use crate::loss::{Loss, LossKind};
 use crate::name::Name;
 use crate::opening::Opening;
 use crate::owner::Session;
+use crate::process::FirstUser;
 use crate::record::{Op, PROBATION, Reply};
 use crate::release;
 use crate::seek;
@@ -53,6 +54,8 @@ pub(crate) struct Client {
     /// There is a keeper.
     is_kept: Arc<AtomicBool>,
     closing: Notify,
+    /// The process that uses it.
+    user: FirstUser,
 }
 
 impl Client {
@@ -67,11 +70,29 @@ impl Client {
             alarm: Arc::default(),
             is_kept: Arc::default(),
             closing: Notify::new(),
+            user: FirstUser::new(),
         })
+    }
+
+    /// Refuses a forked child, before anything of its parent is touched: a mutex may be held by a thread that the child does not have.
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        self.user.check()
+    }
+
+    /// False in a forked child.
+    pub(crate) fn is_here(&self) -> bool {
+        self.user.is_this_process()
+    }
+
+    /// Refuses a forked child, and everyone after `close`.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.check_process()?;
+        self.table.lock().check_open()
     }
 
     /// The backend; connects when nobody has yet.
     pub(crate) async fn backend(&self) -> Result<&Arc<dyn Backend>, Error> {
+        self.check_process()?;
         if let Some(backend) = self.opened_before() {
             return Ok(backend);
         }
@@ -79,7 +100,7 @@ impl Client {
         Box::pin(async {
             let mut closing = pin!(self.closing.notified());
             closing.as_mut().enable();
-            self.table.lock().check_open()?;
+            self.check()?;
             let mut opening = pin!(self.opening.get_or_open(&self.tasks, || self.connect()));
             let backend = std::future::poll_fn(|cx| match opening.as_mut().poll(cx) {
                 Poll::Pending => closing.as_mut().poll(cx).map(|()| Err(Error::closed())),
@@ -230,6 +251,10 @@ impl Client {
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         let mut work = pin!(work);
+        let mut work = pin!(std::future::poll_fn(|cx| match self.is_here() {
+            true => work.as_mut().poll(cx),
+            false => Poll::Ready(Err(Error::forked())),
+        }));
         // A store in this process, or of this machine, answers at once: no clock is read for it.
         if let Poll::Ready(answer) = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
             return answer;
@@ -245,6 +270,9 @@ impl Client {
 
 impl Sink for Client {
     fn granted(&self, name: &Name, grant: Grant) {
+        if !self.is_here() {
+            return;
+        }
         let connection = self.opened_before().map_or(0, |backend| backend.connection(name));
         if !self.change(|table, after| table.pushed(name, &grant, connection, after))
             && let Some(me) = self.me.upgrade()
@@ -254,10 +282,15 @@ impl Sink for Client {
     }
 
     fn doubt(&self, name: &Name) {
-        self.change(|table, after| table.doubt(name, after));
+        if self.is_here() {
+            self.change(|table, after| table.doubt(name, after));
+        }
     }
 
     fn doubt_all(&self) {
+        if !self.is_here() {
+            return;
+        }
         // Another server may tell more, or less, of what happens to a lease.
         let verify_after = self.opened_before().and_then(|backend| backend.verifies_after());
         self.change(|table, after| {
@@ -267,12 +300,21 @@ impl Sink for Client {
     }
 
     fn unheard(&self) {
-        self.table.lock().rouse_waiting();
+        if self.is_here() {
+            self.table.lock().rouse_waiting();
+        }
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.alarm.notify_one();
+        if self.is_here() {
+            self.alarm.notify_one();
+            return;
+        }
+        // Whatever is dropped here may wake a task of the parent's runtime, close a connection or lock a mutex: a forked child leaves it all
+        // where it is.
+        let table = std::mem::replace(&mut self.table, Mutex::new(Table::new(self.clock.clone())));
+        std::mem::forget((table, std::mem::take(&mut self.opening), std::mem::take(&mut self.tasks)));
     }
 }

@@ -36,6 +36,11 @@ const LONGEST_EXAMINATION: Duration = Duration::from_secs(20);
 /// another one that was seen; so a domain in a `static` can be shared by tests with a runtime each. A runtime that is alive but that
 /// nobody drives (a `current_thread` one outside `block_on`) stops them: leases then end by their ttl, and their holders are told.
 ///
+/// # Forks
+/// A domain belongs to the process that uses it first. In a child that is forked after that, every verb returns
+/// [`Forked`](crate::ErrorKind::Forked), no copy of a guard is held, and dropping the copies does nothing. Open a domain in the child, on a runtime
+/// of its own: tokio's runtimes can't be used across a fork.
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -215,7 +220,7 @@ impl Domain {
     /// # }
     /// ```
     pub async fn list(&self, prefix: impl AsRef<str>) -> Result<Vec<Status>, Error> {
-        self.client.table.lock().check_open()?;
+        self.client.check()?;
         let backend = self.client.backend().await?;
         let mut names = self.client.ask_again(self.terms.timeout(), || backend.list(prefix.as_ref())).await?;
         names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
@@ -290,7 +295,7 @@ impl Domain {
     /// # }
     /// ```
     pub async fn lifeline(&self) -> Result<Option<OwnedFd>, Error> {
-        self.client.table.lock().check_open()?;
+        self.client.check()?;
         self.client.backend().await?.lifeline()
     }
 
@@ -365,7 +370,7 @@ impl Domain {
     /// # }
     /// ```
     pub async fn examine(&self) -> Result<Vec<Finding>, Error> {
-        self.client.table.lock().check_open()?;
+        self.client.check()?;
         let backend = self.client.backend().await?;
         let give_up = self.client.clock.now() + LONGEST_EXAMINATION;
         self.client.in_time(give_up, backend.examine()).await
@@ -387,7 +392,7 @@ impl Domain {
     /// # Errors
     /// As [`open`](Self::open), when it was not opened before.
     pub async fn capabilities(&self) -> Result<&'static [Capability], Error> {
-        self.client.table.lock().check_open()?;
+        self.client.check()?;
         Ok(self.client.backend().await?.capabilities())
     }
 
@@ -407,9 +412,12 @@ impl Domain {
         !matches!(self.client.clock, Clock::Awake)
     }
 
-    /// What happened in this domain, in this process, since it was opened.
+    /// What happened in this domain, in this process, since it was opened. In a forked child: nothing.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
+        if !self.client.is_here() {
+            return Metrics::default();
+        }
         let table = self.client.table.lock();
         let mut metrics = table.metrics;
         for cohort in table.cohorts.values() {
@@ -421,6 +429,8 @@ impl Domain {
 
     /// Closes the domain, for all its clones: every guard is told, everyone who waits gets an error, and what they left in the store's
     /// queues is taken back before this returns.
+    ///
+    /// In a forked child this does nothing: the domain is its parent's.
     ///
     /// A lease stays in the store until its guard is dropped or released, or its ttl is over: its holder may still be at work.
     ///
@@ -443,12 +453,15 @@ impl Domain {
     /// # }
     /// ```
     pub async fn close(&self) {
+        if !self.client.is_here() {
+            return;
+        }
         self.client.close();
         self.client.tasks.all_done().await;
     }
 
     async fn execute(&self, name: &Name, op: Op) -> Result<Executed, Error> {
-        self.client.table.lock().check_open()?;
+        self.client.check()?;
         self.client.backend().await?;
         self.client.execute(name, op, self.terms.timeout()).await
     }

@@ -37,6 +37,9 @@ pub enum ErrorKind {
     Protocol,
     /// The domain was closed by [`Domain::close`](crate::Domain::close).
     Closed,
+    /// This process is a forked child, and its parent used the domain before the fork. The child holds nothing of what the parent holds; open a
+    /// domain in the child.
+    Forked,
 }
 
 /// An error of this crate: a [kind](ErrorKind), a message that says what to do, and perhaps a source.
@@ -144,6 +147,13 @@ impl Error {
         Error::new(ErrorKind::Closed, "domain is closed; open it again to go on")
     }
 
+    pub(crate) fn forked() -> Self {
+        Error::new(
+            ErrorKind::Forked,
+            "domain belongs to the parent of this forked process; open a domain in the child",
+        )
+    }
+
     /// The lease of a ticket is not there any more. The store can't tell why: a token that is gone leaves no trace.
     pub(crate) fn useless_ticket(loss: Loss) -> Self {
         let whose = match loss.kind() {
@@ -158,7 +168,8 @@ impl Error {
     }
 
     fn lost(loss: Loss, message: String) -> Self {
-        let (kind, source) = (ErrorKind::Lost, Some(Arc::new(loss) as _));
+        let kind = if *loss.kind() == LossKind::Forked { ErrorKind::Forked } else { ErrorKind::Lost };
+        let source = Some(Arc::new(loss) as _);
         Error(Arc::new(Inner { kind, message, again: Again::No, source }))
     }
 

@@ -24,6 +24,9 @@ use crate::ticket::Ticket;
 /// done at once where the store is in this process, and else in the background. When that can't run any more, the lease ends by
 /// its ttl. Prefer [`release`](Self::release), which says what became of it.
 ///
+/// # In a forked child
+/// A copy of a guard in a forked child owns nothing: it is not [held](Tenure::is_held), dropping it does nothing, and the parent holds on.
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -118,6 +121,7 @@ impl Guard {
     /// # }
     /// ```
     pub async fn renew(&self) -> Result<(), Error> {
+        self.client.check_process()?;
         let ttl = self.client.table.lock().renewal_by_hand(&self.tenure.0.lease);
         let Some(ttl) = ttl.filter(|_| self.is_held()) else {
             return Err(self.lost().await.into());
@@ -151,6 +155,9 @@ impl Guard {
     /// # }
     /// ```
     pub async fn detach(mut self) -> Result<Ticket, Returned> {
+        if let Err(error) = self.client.check_process() {
+            return Err(Returned { guard: self, error });
+        }
         let lease = Arc::clone(&self.tenure.0.lease);
         let ttl = self.client.table.lock().renewal_by_hand(&lease);
         let Some(ttl) = ttl.filter(|_| self.is_held()) else {

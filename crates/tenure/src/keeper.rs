@@ -30,6 +30,7 @@ impl Drop for Running {
         self.is_running.store(false, Ordering::Release);
         if !self.has_ended
             && let Some(client) = self.client.upgrade()
+            && client.is_here()
         {
             client.keeper_went_down();
         }
@@ -39,6 +40,9 @@ impl Drop for Running {
 pub(crate) async fn keep(mut running: Running, alarm: Arc<Notify>) {
     loop {
         let Some(client_now) = running.client.upgrade() else { return };
+        if !client_now.is_here() {
+            return;
+        }
         // A domain that was closed may never have been opened: there is nothing to look at.
         if client_now.table.lock().is_closed {
             running.has_ended = true;
@@ -150,7 +154,7 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let Some(client) = self.client.upgrade() else { return };
+        let Some(client) = self.client.upgrade().filter(|client| client.is_here()) else { return };
         let (Renewal { lease, ttl, .. }, sent, reply) = (&self.renewal, self.sent, self.reply.as_ref());
         client.change(|table, after| {
             // Before the deadline moves: what is believed longer is known to be degraded.

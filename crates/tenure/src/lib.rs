@@ -61,6 +61,7 @@ mod metrics;
 mod name;
 mod opening;
 mod owner;
+mod process;
 mod record;
 mod release;
 mod run;

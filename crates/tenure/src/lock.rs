@@ -1,7 +1,7 @@
 //! What is asked for, and the verbs to ask for it.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{self, Outcome};
@@ -54,9 +54,7 @@ pub struct Lock {
 
 impl Lock {
     pub(crate) fn new(client: Arc<Client>, name: &str, terms: Terms) -> Self {
-        static NO_LABEL: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
-        let label = Arc::clone(&NO_LABEL);
-        let claim = Name::new(name).map(|name| Arc::new(Claim { name, terms, label }));
+        let claim = Name::new(name).map(|name| Arc::new(Claim { name, terms, label: Arc::default() }));
         Lock { client, claim }
     }
 
@@ -92,7 +90,7 @@ impl Lock {
     ///
     /// # Errors
     /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached: at once when that is known, and after one ttl
-    /// for those who waited already. [`Invalid`](crate::ErrorKind::Invalid) for a bad name or option, [`Closed`](crate::ErrorKind::Closed) after
+    /// for those who waited already. [`Forked`](crate::ErrorKind::Forked) in a forked child of a process that used the domain. [`Invalid`](crate::ErrorKind::Invalid) for a bad name or option, [`Closed`](crate::ErrorKind::Closed) after
     /// [`close`](crate::Domain::close); on a [lazy](crate::Domain::lazy) domain, whatever opening it says.
     ///
     /// # Cancel safety

@@ -44,6 +44,8 @@ pub enum LossKind {
     Closed,
     /// Its own guard gave it back.
     Released,
+    /// This process is a forked child: the lease is its parent's, which still holds it.
+    Forked,
 }
 
 impl LossKind {
@@ -58,7 +60,7 @@ impl LossKind {
 
 /// A lease that ended, and why.
 ///
-/// It converts into an [`Error`](crate::Error) of kind [`Lost`](crate::ErrorKind::Lost), so that `return Err(loss.into())` works.
+/// It converts into an [`Error`](crate::Error) of kind [`Lost`](crate::ErrorKind::Lost), or [`Forked`](crate::ErrorKind::Forked) in a forked child, so that `return Err(loss.into())` works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     name: Name,
@@ -93,6 +95,9 @@ impl fmt::Display for Loss {
             LossKind::Unreachable => f.write_str("ran out while the store did not answer"),
             LossKind::Closed => f.write_str("ended because its domain was closed"),
             LossKind::Released => f.write_str("was released by its guard"),
+            LossKind::Forked => {
+                f.write_str("belongs to the parent of this forked process; open a domain in the child")
+            }
         }
     }
 }

@@ -8,12 +8,13 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 use crate::error::Error;
+use crate::process::Home;
 use crate::record::millis;
 
 /// The longest label, in bytes of UTF-8.
@@ -133,8 +134,7 @@ pub(crate) struct Session {
     /// Its id and who it is, as they stand in a token.
     fields: Arc<str>,
     /// The process that it was begun in; a forked child has a copy.
-    pub(crate) pid: u32,
-    random: Arc<Mutex<Reserve>>,
+    pub(crate) home: Home,
 }
 
 impl Session {
@@ -148,8 +148,8 @@ impl Session {
     }
 
     fn with_id(id: String) -> Self {
-        let (fields, random) = (format!("{id}:{}", here()).into(), Arc::default());
-        Session { fields, id: SessionId(id.into()), pid: std::process::id(), random }
+        let fields = format!("{id}:{}", here()).into();
+        Session { fields, id: SessionId(id.into()), home: Home::here() }
     }
 
     pub(crate) fn id(&self) -> &SessionId {
@@ -158,29 +158,7 @@ impl Session {
 
     /// Refuses a forked child: it has a copy of everything, and none of its parent's rights.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
-        if std::process::id() == self.pid {
-            return Ok(());
-        }
-        Err(Error::unsupported(
-            "domain was opened before this process was forked; open it again in the child",
-        ))
-    }
-}
-
-/// Random bytes for the next tokens, so that not each of them asks the operating system. A forked child has a copy of it: so whatever
-/// backend reaches beyond the process must refuse to be used in one.
-#[derive(Debug, Default)]
-struct Reserve(Vec<[u8; RANDOM_HEX / 2]>);
-
-impl Reserve {
-    const TOKENS: usize = 16;
-
-    fn take(&mut self) -> [u8; RANDOM_HEX / 2] {
-        if self.0.is_empty() {
-            let bytes = random::<{ Self::TOKENS * RANDOM_HEX / 2 }>();
-            self.0.extend(bytes.as_chunks().0);
-        }
-        self.0.pop().expect("just filled")
+        self.home.check()
     }
 }
 
@@ -194,9 +172,10 @@ pub(crate) struct Token {
 
 impl Token {
     /// A fresh token for a lease of this process. No request with it asks for longer than `ttl`: a store may end a lease that has more
-    /// left than that.
+    /// left than that. Its randomness is drawn now and not ahead of time: two copies of this process's memory, as of a machine that is
+    /// restored twice from one snapshot, would use what was drawn before twice.
     pub(crate) fn fresh(session: &Session, label: &str, ttl: Duration) -> Self {
-        let mut text = hex(session.random.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let mut text = hex(random::<{ RANDOM_HEX / 2 }>());
         let ttl = millis(ttl).to_string();
         text.reserve(session.fields.len() + label.len() + ttl.len() + 3);
         text.extend([":", &*session.fields, ":"]);

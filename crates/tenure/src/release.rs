@@ -70,6 +70,7 @@ pub(crate) async fn give_back(
     timeout: Duration,
     was_unanswered: &mut bool,
 ) -> Result<Release, Error> {
+    client.check_process()?;
     match Returning::begin(client, turn) {
         Some(returning) => Box::pin(returning.finish(timeout, was_unanswered)).await,
         None => Ok(Release::Done),
@@ -78,6 +79,9 @@ pub(crate) async fn give_back(
 
 /// Ends a turn; when its lease goes back to the store, at once if that is possible, and else in the background.
 pub(crate) fn give_back_later(client: &Arc<Client>, turn: &Turn) {
+    if !client.is_here() {
+        return;
+    }
     let Some(mut returning) = Returning::begin(client, turn) else {
         return;
     };
@@ -172,7 +176,7 @@ impl Returning {
     }
 
     fn reopen(&mut self) {
-        if !std::mem::replace(&mut self.is_reopened, true) {
+        if !std::mem::replace(&mut self.is_reopened, true) && self.client.is_here() {
             let (client, name) = (&self.client, &self.turn.lease.name);
             client.change(|table, after| table.returned(name, client.session(), after));
         }

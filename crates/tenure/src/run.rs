@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::fence::Fence;
 use crate::guard::Guard;
 use crate::lock::{Attempt, Lock};
+use crate::loss::{Loss, LossKind};
 use crate::release::Release;
 use crate::tenure::Tenure;
 
@@ -153,9 +154,18 @@ impl Lock {
             let mut work = pin!(work(guard.tenure().clone()));
             let mut lost = pin!(guard.lost());
             // The loss is looked at first: work that is lost must not take another step.
-            std::future::poll_fn(|cx| match lost.as_mut().poll(cx) {
-                Poll::Ready(loss) => Poll::Ready(Err(loss)),
-                Poll::Pending => work.as_mut().poll(cx).map(Ok),
+            std::future::poll_fn(|cx| {
+                // Work that forks must not go on in the child as well, which does not hold the lock.
+                if !self.client.is_here() {
+                    return Poll::Ready(Err(Loss::new(
+                        guard.tenure().0.lease.name.clone(),
+                        LossKind::Forked,
+                    )));
+                }
+                match lost.as_mut().poll(cx) {
+                    Poll::Ready(loss) => Poll::Ready(Err(loss)),
+                    Poll::Pending => work.as_mut().poll(cx).map(Ok),
+                }
             })
             .await
         };

@@ -76,6 +76,10 @@ impl Seek {
             self.sleep_until(due).await;
         }
         loop {
+            if !self.client.is_here() {
+                self.is_done = true;
+                return;
+            }
             let goes_on = self.client.table.lock().goes_on_seeking(&self.name, &self.bid);
             let Some(waits) = goes_on else { return self.leave() };
             let terms = self.bid.claim.terms;
@@ -83,6 +87,10 @@ impl Seek {
             let op = |bid: &Bid, not_after| bid.op(waits, polls, not_after);
             let give_up = self.client.clock.now() + terms.timeout();
             let answer = send(&self.client, &self.name, &mut self.bid, give_up, op).await;
+            if !self.client.is_here() {
+                self.is_done = true;
+                return;
+            }
             self.has_raced = self.alarm.is_granted();
             let next = match answer {
                 Ok((reply, sent)) => {
@@ -204,7 +212,7 @@ impl Seek {
 impl Drop for Seek {
     /// Dropped before it was done: its runtime is going down. Those who wait on another one must still be served.
     fn drop(&mut self) {
-        if self.is_done {
+        if self.is_done || !self.client.is_here() {
             return;
         }
         match self.client.tasks.take_other_runtime() {

@@ -23,6 +23,7 @@ pub(crate) async fn seize(
     claim: Arc<Claim>,
     op: impl Fn(&Bid, u64) -> Op,
 ) -> Result<Guard, Error> {
+    client.check_process()?;
     let session = client.backend().await?.session();
     let (terms, name) = (claim.terms, claim.name.clone());
     let floor = {
@@ -71,7 +72,7 @@ impl Seizing<'_> {
 
 impl Drop for Seizing<'_> {
     fn drop(&mut self) {
-        if !self.is_done && self.bid.haunted_until.is_some() {
+        if !self.is_done && self.bid.haunted_until.is_some() && self.client.is_here() {
             self.undo();
         }
     }

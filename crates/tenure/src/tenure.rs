@@ -17,6 +17,7 @@ use crate::fence::Fence;
 use crate::loss::{Loss, LossKind};
 use crate::name::Name;
 use crate::owner::Token;
+use crate::process::Home;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// No fence: it is nobody's turn.
@@ -28,7 +29,7 @@ pub(crate) struct SharedLease {
     pub(crate) name: Name,
     pub(crate) token: Token,
     /// The process that has it; a forked child has a copy, and not the lease.
-    pid: u32,
+    home: Home,
     /// Until then a request for it that was never answered may still be executed.
     haunted_until: Option<Moment>,
     bond: Option<Arc<Bond>>,
@@ -56,7 +57,7 @@ impl SharedLease {
         SharedLease {
             name,
             token: bid.token.clone(),
-            pid: bid.pid,
+            home: bid.home,
             haunted_until: bid.haunted_until,
             bond: bid.bond.clone(),
             clock,
@@ -204,7 +205,7 @@ impl Tenure {
     /// Whether it is still held, as far as can be proved here and now, without I/O. Errs towards false; in a forked child it is false.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        !self.0.is_over() && self.0.lease.loss().is_none() && std::process::id() == self.0.lease.pid
+        self.0.lease.home.is_here() && !self.0.is_over() && self.0.lease.loss().is_none()
     }
 
     /// How long it is held for sure if no renewal succeeds any more; zero when it is not held.
@@ -243,7 +244,7 @@ impl Tenure {
     }
 
     /// Resolves when the lease is lost, before it ends in the store and another can have the name; or when its guard gave it back. A lease that
-    /// is ended by force (taken over, broken, deleted) is told as soon as the store says so.
+    /// is ended by force (taken over, broken, deleted) is told as soon as the store says so. In a forked child it resolves at once.
     ///
     /// # Cancel safety
     /// It only looks: dropping the future changes nothing.
@@ -265,6 +266,10 @@ impl Tenure {
     /// ```
     pub async fn lost(&self) -> Loss {
         let lease = &self.0.lease;
+        // Before anything is counted or watched: a parent's thread may have been at it when this process was forked.
+        if !lease.home.is_here() {
+            return self.forked();
+        }
         let _watcher = Watcher::new(&lease.watchers);
         loop {
             let mut changed = pin!(lease.changed.notified());
@@ -277,8 +282,15 @@ impl Tenure {
         }
     }
 
+    fn forked(&self) -> Loss {
+        Loss::new(self.0.lease.name.clone(), LossKind::Forked)
+    }
+
     /// Why it is not held, if it is not.
     pub(crate) fn loss(&self) -> Option<Loss> {
+        if !self.0.lease.home.is_here() {
+            return Some(self.forked());
+        }
         if self.0.is_over() {
             return Some(Loss::new(self.0.lease.name.clone(), LossKind::Released));
         }

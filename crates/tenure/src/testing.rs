@@ -63,8 +63,11 @@ impl Store {
         let faults = Arc::<Faults>::default();
         let (store, line) = (Arc::clone(&self.store), Arc::clone(&faults));
         let connect = move |sink| {
-            let backend = Memory::connect_by(Arc::clone(&store), sink, Arc::clone(&line));
-            Pending::now(Ok(Arc::new(backend) as Arc<dyn Backend>))
+            let connected = store.check_process().map(|()| {
+                let backend = Memory::connect_by(Arc::clone(&store), sink, Arc::clone(&line));
+                Arc::new(backend) as Arc<dyn Backend>
+            });
+            Pending::now(connected)
         };
         let client = client::Client::new(Clock::Manual(Arc::clone(&self.clock)), Box::new(connect));
         Client { domain: Domain::with(client, Terms::new(Terms::DEFAULT_TTL, None), "memory:"), faults }

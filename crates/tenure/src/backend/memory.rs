@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::name::{Name, NameMap};
 use crate::owner::{Session, SessionId, Token};
+use crate::process::{FirstUser, Home};
 use crate::record::{Now, Op, Record, Reply, Wake};
 use crate::sync::Mutex;
 
@@ -22,6 +23,8 @@ const SWEEP_AT_LEAST: usize = 64;
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
     clock: Clock,
+    /// The process that it is in; a forked child has a copy.
+    home: Home,
     state: Mutex<State>,
 }
 
@@ -63,22 +66,26 @@ impl Faults {
 
 impl MemoryStore {
     pub(crate) fn new(clock: Clock) -> Self {
-        MemoryStore { clock, state: Mutex::new(State { sweep_at: SWEEP_AT_LEAST, ..State::default() }) }
+        let state = Mutex::new(State { sweep_at: SWEEP_AT_LEAST, ..State::default() });
+        MemoryStore { clock, home: Home::here(), state }
     }
 
     /// The store of this name in this process. It lives as long as someone uses it.
-    pub(crate) fn shared(name: &str) -> Arc<Self> {
-        static STORES: std::sync::Mutex<Option<HashMap<String, Weak<MemoryStore>>>> =
-            std::sync::Mutex::new(None);
-        let mut stores = STORES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    pub(crate) fn shared(name: &str) -> Result<Arc<Self>, Error> {
+        let mut stores = SharedStores::of_this_process()?.lock();
         let stores = stores.get_or_insert_default();
         if let Some(store) = stores.get(name).and_then(Weak::upgrade) {
-            return store;
+            return Ok(store);
         }
         stores.retain(|_, store| store.strong_count() > 0);
         let store = Arc::new(MemoryStore::new(Clock::System));
         stores.insert(name.to_owned(), Arc::downgrade(&store));
-        store
+        Ok(store)
+    }
+
+    /// Refuses a forked child: a thread of its parent may have been at work here.
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        self.home.check()
     }
 
     fn now(&self) -> Now {
@@ -133,6 +140,39 @@ impl MemoryStore {
         let now = self.now();
         let is_trace = |record: &Record| record.is_idle(now) && !record.is_over(now);
         self.state.lock().records.values().filter(|record| !is_trace(record)).count()
+    }
+}
+
+type ByName = HashMap<String, Weak<MemoryStore>>;
+
+/// The stores of one process that have a name. Each process has its own: a child finds those of its parent as they were at the fork, under a
+/// mutex that a thread of the parent may have held. So it never touches them, and begins with the first that nobody has used.
+struct SharedStores {
+    user: FirstUser,
+    by_name: std::sync::Mutex<Option<ByName>>,
+}
+
+/// How many processes in a row, each forked by the one before it, may have such stores.
+const MOST_GENERATIONS: usize = 64;
+
+impl SharedStores {
+    fn of_this_process() -> Result<&'static Self, Error> {
+        static GENERATIONS: [SharedStores; MOST_GENERATIONS] =
+            [const { SharedStores::new() }; MOST_GENERATIONS];
+        let ours = GENERATIONS.iter().find(|stores| stores.user.is_this_process());
+        ours.ok_or_else(|| {
+            Error::unsupported(format!(
+                "process was forked {MOST_GENERATIONS} times over, and each of its ancestors used a memory store with a name; use `memory:` without one"
+            ))
+        })
+    }
+
+    const fn new() -> Self {
+        SharedStores { user: FirstUser::new(), by_name: std::sync::Mutex::new(None) }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<ByName>> {
+        self.by_name.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -211,6 +251,9 @@ impl Memory {
     }
 
     fn reach<T: Send + 'static>(&self, answer: impl FnOnce() -> T) -> Pending<T> {
+        if let Err(error) = self.session.check_process() {
+            return Pending::now(Err(error));
+        }
         if self.faults.is_cut.load(Ordering::SeqCst) {
             return Pending::now(Err(Error::unavailable(
                 "the store can't be reached; this client is cut off from it",
@@ -229,7 +272,9 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.store.state.lock().sessions.remove(self.session.id());
+        if self.session.home.is_here() {
+            self.store.state.lock().sessions.remove(self.session.id());
+        }
     }
 }
 

@@ -21,9 +21,9 @@ pub(crate) fn open(url: &DomainUrl, clock: &Clock, sink: Weak<dyn Sink>) -> Pend
         Target::Memory { name } => {
             let store = match name {
                 Some(name) => MemoryStore::shared(name),
-                None => Arc::new(MemoryStore::new(clock.clone())),
+                None => Ok(Arc::new(MemoryStore::new(clock.clone()))),
             };
-            Pending::now(Ok(Arc::new(Memory::connect(store, sink))))
+            Pending::now(store.map(|store| Arc::new(Memory::connect(store, sink)) as Arc<dyn Backend>))
         }
         Target::File { dir, network_fs_allowed } => {
             let opened = FileDomain::open(dir.clone(), *network_fs_allowed, sink);

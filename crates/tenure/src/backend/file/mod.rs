@@ -148,8 +148,11 @@ impl Backend for FileDomain {
 
 impl Drop for FileDomain {
     fn drop(&mut self) {
-        self.0.listener.stop();
-        self.0.watches.stop_all();
+        // In a forked child they are its parent's.
+        if self.0.session.home.is_here() {
+            self.0.listener.stop();
+            self.0.watches.stop_all();
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use super::pace::Pace;
 use super::server::Server;
 use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
+use crate::process::Home;
 
 /// How often a connection is tried before it is said that there is none, where the server is there and breaks it off.
 const MOST_TRIES: u32 = 5;
@@ -311,9 +312,11 @@ pub(super) async fn watch_over(
 ) -> Ended {
     let mut ping = Cmd::new();
     ping.arg("PING");
+    let home = Home::here();
     loop {
         let is_rung = tokio::time::timeout(half, bell.notified()).await.is_ok();
-        if !is_wanted() {
+        // A forked child must not write to the connection of its parent.
+        if !home.is_here() || !is_wanted() {
             return Ended::Unwanted;
         }
         if is_rung {
