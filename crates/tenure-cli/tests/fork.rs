@@ -3,13 +3,15 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use tenure::{Attempt, Domain, ErrorKind, Guard, LossKind, Release};
+use tenure::{Attempt, Domain, Error, ErrorKind, Guard, LossKind, Release};
 use tenure_testkit::redis::RedisServer;
 use tokio::runtime::{Builder, Runtime};
 
@@ -178,8 +180,13 @@ fn a_busy_process_that_forks() {
             })
         })
         .collect();
+    let other = runtime.block_on(Domain::open(&url)).expect("the same store");
+    let others = runtime.block_on(other.lock("orders/43").acquire()).expect("nobody else wants it");
+    let lock = domain.lock("orders/42");
+    let mut waiting: Waiting = Box::pin(async move { lock.acquire().await });
+    assert!(runtime.block_on(poll_once(&mut waiting)).is_pending(), "it waits behind the guard");
     let unused = Domain::lazy(&url).expect("a valid URL");
-    let mut copy = Some(guard);
+    let mut copies = Some(Copies { guard, waiting, other, others });
     let mut outcomes = std::collections::BTreeMap::new();
     for _ in 0..FORKS {
         // SAFETY: the child uses its own copies, makes a runtime of its own, and ends by `_exit`.
@@ -188,7 +195,7 @@ fn a_busy_process_that_forks() {
             // SAFETY: both are async-signal-safe.
             unsafe {
                 libc::alarm(LONGEST_CHILD);
-                libc::_exit(Step::exit_code(in_the_child(&url, &domain, &unused, &mut copy)));
+                libc::_exit(Step::exit_code(in_the_child(&url, &domain, &unused, copies.take())));
             }
         }
         let child = Pid::from_raw(child).expect("a child");
@@ -209,11 +216,29 @@ fn a_busy_process_that_forks() {
     ends.store(true, Ordering::Relaxed);
     load.into_iter().for_each(|task| runtime.block_on(task).expect("the parent's tasks go on as ever"));
     println!("{url}: {outcomes:?} after {} turns of the parent", turns.load(Ordering::Relaxed));
-    let guard = copy.expect("the parent's own");
+    let Copies { guard, waiting, other, others } = copies.expect("the parent's own");
+    drop(waiting);
+    assert!(others.is_held() && other.metrics().lost == 0, "the parent holds what it held");
     assert!(guard.is_held() && domain.metrics().lost == 0, "the parent holds what it held");
     assert_eq!(runtime.block_on(guard.release()).expect("the store answers"), Release::Done);
     assert_eq!(outcomes.len(), 1, "each of {FORKS} children: {outcomes:?}");
     assert!(outcomes.contains_key("refused, and its own domain works"), "{outcomes:?}");
+}
+
+type Waiting = Pin<Box<dyn Future<Output = Result<Guard, Error>>>>;
+
+/// What a child has copies of.
+struct Copies {
+    guard: Guard,
+    /// Waits behind the guard.
+    waiting: Waiting,
+    /// A client of which the child drops every handle.
+    other: Domain,
+    others: Guard,
+}
+
+async fn poll_once(waiting: &mut Waiting) -> Poll<()> {
+    std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).map(drop))).await
 }
 
 /// What a child tries, and what went wrong if it did not go as it should. The number is its exit code.
@@ -224,6 +249,8 @@ enum Step {
     AcquireGranted,
     AcquireKind,
     AcquireWaits,
+    WaiterGranted,
+    WaiterWaits,
     OtherVerbs,
     Metrics,
     Renew,
@@ -241,10 +268,10 @@ impl Step {
 }
 
 /// Nothing here prints or panics: the locks of stdout may be held by a thread that the child does not have.
-fn in_the_child(url: &str, domain: &Domain, unused: &Domain, guard: &mut Option<Guard>) -> Result<(), Step> {
+fn in_the_child(url: &str, domain: &Domain, unused: &Domain, copies: Option<Copies>) -> Result<(), Step> {
     let ensure = |is_good: bool, step: Step| if is_good { Ok(()) } else { Err(step) };
     let is_forked = |kind: ErrorKind| kind == ErrorKind::Forked;
-    let copy = guard.take().ok_or(Step::IsHeld)?;
+    let Copies { guard: copy, mut waiting, other, others } = copies.ok_or(Step::IsHeld)?;
     ensure(!copy.is_held() && copy.remaining().is_zero(), Step::IsHeld)?;
     runtime().block_on(async {
         let limit = Duration::from_secs(10);
@@ -266,6 +293,15 @@ fn in_the_child(url: &str, domain: &Domain, unused: &Domain, guard: &mut Option<
             Ok(_) => return Err(Step::AcquireGranted),
             Err(_) => return Err(Step::AcquireWaits),
         }
+        match tokio::time::timeout(limit, &mut waiting).await {
+            Ok(Err(error)) => ensure(is_forked(error.kind()), Step::AcquireKind)?,
+            Ok(Ok(_)) => return Err(Step::WaiterGranted),
+            Err(_) => return Err(Step::WaiterWaits),
+        }
+        drop(waiting);
+        // The last handles of their client.
+        drop(others);
+        drop(other);
         let verbs = async {
             let lock = domain.lock("load/0");
             let kinds = [

@@ -26,7 +26,7 @@ use crate::release;
 use crate::seek;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::table::{After, Table};
+use crate::table::{After, Pushed, Table};
 use crate::tasks::Tasks;
 
 /// The longest that an attempt to connect may take.
@@ -274,10 +274,19 @@ impl Sink for Client {
             return;
         }
         let connection = self.opened_before().map_or(0, |backend| backend.connection(name));
-        if !self.change(|table, after| table.pushed(name, &grant, connection, after))
-            && let Some(me) = self.me.upgrade()
-        {
-            release::leave(&me, name.clone(), grant.token, None, PROBATION);
+        match self.change(|table, after| table.pushed(name, &grant, connection, after)) {
+            Pushed::Known => {}
+            Pushed::Unwanted => {
+                if let Some(me) = self.me.upgrade() {
+                    release::leave(&me, name.clone(), grant.token, None, PROBATION);
+                }
+            }
+            // Not given back: whoever asked for it may be at work under it.
+            Pushed::Unasked => tracing::warn!(
+                target: "tenure",
+                %name,
+                "the store granted a lock that this client did not ask for: another process has a copy of its memory; open the domain again"
+            ),
         }
     }
 

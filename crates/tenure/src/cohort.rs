@@ -173,6 +173,15 @@ impl Cohort {
         matches!(&self.phase, Phase::Asking { token, .. } if token == asking)
     }
 
+    /// The token that the store is asked with, if it is.
+    pub(crate) fn asked_with(&self) -> Option<&Token> {
+        match &self.phase {
+            Phase::Asking { token, .. } => Some(token),
+            Phase::Seeking(seeking) => Some(&seeking.bid.token),
+            Phase::Idle | Phase::Held { .. } | Phase::Returning => None,
+        }
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         self.seats.is_empty() && self.leases.is_empty() && matches!(self.phase, Phase::Idle)
     }

@@ -33,6 +33,9 @@ pub struct Metrics {
     pub renewals: u64,
     /// Renewals that failed or were not answered.
     pub renewals_failed: u64,
+    /// Grants of the store that this client did not ask for: another process has a copy of its memory, as after one snapshot was restored
+    /// twice. Open the domain again.
+    pub unasked_grants: u64,
     /// Leases held right now.
     pub held: u64,
     /// Tasks waiting right now.

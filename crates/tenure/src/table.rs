@@ -10,9 +10,9 @@ mod schedule;
 mod seeking;
 
 pub(crate) use schedule::Renewal;
-pub(crate) use seeking::Placed;
+pub(crate) use seeking::{Placed, Pushed};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -78,6 +78,22 @@ pub(crate) enum TurnEnd {
     GiveBack,
 }
 
+/// The tokens of bids that may have stood in the store's queue and are over: a grant for one of them may still be on its way. The last of
+/// them, because nothing may grow with what was done.
+#[derive(Default)]
+struct Settled(VecDeque<Token>);
+
+impl Settled {
+    const MOST: usize = 1_024;
+
+    fn add(&mut self, token: &Token) {
+        if self.0.len() == Self::MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(token.clone());
+    }
+}
+
 /// The leases by when they are due, and by their numbers.
 pub(crate) type Schedule = BTreeMap<(Moment, u64), Name>;
 
@@ -96,6 +112,7 @@ pub(crate) struct Table {
     /// The tokens of leases that live on in the store without this table, and until when: a push that comes late for one of them
     /// must not give it back.
     parted: Vec<(Moment, Token)>,
+    settled: Settled,
     pub(crate) metrics: Metrics,
     pub(crate) clock: Clock,
 }
@@ -112,6 +129,7 @@ impl Table {
             verify_after: None,
             floors: Floors::default(),
             parted: Vec::new(),
+            settled: Settled::default(),
             metrics: Metrics::default(),
             clock,
         }
@@ -282,6 +300,9 @@ impl Table {
         for (_, mut cohort) in self.cohorts.drain() {
             if let Phase::Seeking(seeking) = &cohort.phase {
                 seeking.alarm.ring();
+            }
+            if let Some(token) = cohort.asked_with() {
+                self.settled.add(token);
             }
             cohort.fail_all(&Error::closed(), &mut after);
             for held in cohort.leases {

@@ -85,6 +85,11 @@ impl SharedLease {
         self.haunted_until.max(self.bond.as_ref().and_then(|bond| bond.let_go()))
     }
 
+    /// Whether the store may have been asked for it more than once: then a grant of it may be on its way that nobody needs.
+    pub(crate) fn may_be_pushed(&self) -> bool {
+        self.bond.is_some() || self.haunted_until.is_some()
+    }
+
     pub(crate) fn set_degraded(&self, degraded: bool) {
         self.degraded.store(degraded, Ordering::Release);
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::backend::{Grant, Sink};
+use crate::owner::Token;
 use crate::record::PROBATION;
 
 // Rule 2: the grant overtakes the answer that tells of the queue, and is not waited for again.
@@ -26,20 +27,48 @@ fn a_grant_that_comes_before_the_answer_is_kept() {
     });
 }
 
-// I5: nobody here knows the token, so nobody would ever release it.
+// I5: nobody here wants the lease any more, so nobody would ever release it.
 #[test]
-fn a_grant_for_nobody_is_given_back() {
-    test("unknown push", async {
+fn a_grant_for_an_attempt_that_was_given_up_is_given_back() {
+    test("late push", async {
+        let world = World::new();
+        let held = world.other.holds().await;
+        let lock = world.mine.lock();
+        let waiter = tokio::spawn(async move { lock.acquire().await });
+        world.pass(20 * MS).await;
+        assert_eq!(world.seen(), (1, 1));
+        let client = world.mine.client.upgrade().unwrap();
+        let (name, token) = {
+            let table = client.table.lock();
+            let (name, cohort) = table.cohorts.iter().next().unwrap();
+            (name.clone(), cohort.asked_with().unwrap().clone())
+        };
+        waiter.abort();
+        world.pass(20 * MS).await;
+        assert_eq!(world.mine.gates.executed(Kind::Leave), 1, "it left the queue");
+        client.granted(&name, Grant { token, fence: 1, at: 1, term: PROBATION });
+        world.settle().await;
+        assert_eq!(world.mine.gates.executed(Kind::Leave), 2, "the grant is given back");
+        assert_eq!(client.table.lock().metrics.unasked_grants, 0, "it was asked for");
+        drop(client);
+        held.release().await.unwrap();
+    });
+}
+
+// A copy of this client's memory has the same session. What is granted to the copy is not this client's to give back.
+#[test]
+fn a_grant_that_was_not_asked_for_is_counted_and_left_alone() {
+    test("unasked push", async {
         let world = World::new();
         let guard = world.mine.holds().await;
         let lease = Arc::clone(&guard.tenure().0.lease);
-        let (name, token) = (lease.name.clone(), lease.token.clone());
-        guard.release().await.unwrap();
-        assert_eq!(world.mine.gates.asked(Kind::Leave), 0);
-        let grant = Grant { token, fence: 1, at: 1, term: PROBATION };
-        world.mine.client.upgrade().unwrap().granted(&name, grant);
+        let client = world.mine.client.upgrade().unwrap();
+        let token = Token::fresh(client.session(), "", TTL);
+        client.granted(&lease.name, Grant { token, fence: 1, at: 1, term: PROBATION });
         world.settle().await;
-        assert_eq!(world.mine.gates.executed(Kind::Leave), 1);
+        assert_eq!(world.mine.gates.asked(Kind::Leave), 0, "the copy may be at work under it");
+        assert_eq!(client.table.lock().metrics.unasked_grants, 1);
+        assert!(guard.is_held());
     });
 }
 

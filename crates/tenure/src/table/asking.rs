@@ -17,8 +17,10 @@ impl Table {
     pub(crate) fn ask_overdue(&mut self, name: &Name, session: &Session, after: &mut After) {
         let now = self.clock.now();
         if let Some(cohort) = self.cohorts.get_mut(name)
-            && matches!(cohort.phase, Phase::Asking { until, .. } if until <= now)
+            && let Phase::Asking { until, token, .. } = &cohort.phase
+            && *until <= now
         {
+            self.settled.add(token);
             cohort.phase = Phase::Idle;
             self.go_on(name, session, after);
         }
@@ -85,6 +87,7 @@ impl Table {
         if let Some(cohort) = self.cohorts.get_mut(name)
             && cohort.is_asked_with(token)
         {
+            self.settled.add(token);
             cohort.phase = Phase::Idle;
             if let Some(error) = error {
                 cohort.fail_all(error, after);
@@ -101,6 +104,7 @@ impl Table {
             return false;
         };
         if cohort.seats.is_empty() {
+            self.settled.add(&bid.token);
             cohort.phase = Phase::Idle;
             if cohort.is_done() {
                 self.cohorts.remove(name);

@@ -81,6 +81,9 @@ impl Table {
     pub(crate) fn remove_lease(&mut self, name: &Name, index: usize) {
         if let Some(cohort) = self.cohorts.get_mut(name) {
             let held = cohort.leases.remove(index);
+            if held.shared.may_be_pushed() {
+                self.settled.add(&held.shared.token);
+            }
             self.due.remove(&(held.due, held.id));
             if cohort.is_done() {
                 self.cohorts.remove(name);

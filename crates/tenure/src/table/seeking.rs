@@ -22,6 +22,17 @@ pub(crate) enum Placed {
     Replace(Bid),
 }
 
+/// What a grant that the store pushed is to this client.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// Somebody here waits for it, has it, or has passed it on.
+    Known,
+    /// It was asked for here, and nobody wants it any more: it must be given back.
+    Unwanted,
+    /// It was not asked for here: another process has the same session, and the lease is perhaps in use there.
+    Unasked,
+}
+
 impl Table {
     /// Whether the background task has to ask again for this bid, and if so, whether to wait in the store's queue.
     pub(crate) fn goes_on_seeking(&self, name: &Name, bid: &Bid) -> Option<bool> {
@@ -93,6 +104,7 @@ impl Table {
                     let mut other =
                         Bid::new(session, seat.claim.clone(), self.floors.of(name).max(fence)).sought();
                     other.replaces = Some(bid.token.clone());
+                    self.settled.add(&bid.token);
                     seeking.bid = other.clone();
                     return Placed::Replace(other);
                 }
@@ -118,6 +130,7 @@ impl Table {
         if !matches!(&cohort.phase, Phase::Seeking(seeking) if seeking.bid.token == bid.token) {
             return;
         }
+        self.settled.add(&bid.token);
         cohort.phase = Phase::Idle;
         if let Some(error) = error {
             cohort.fail_all(error, after);
@@ -125,8 +138,25 @@ impl Table {
         self.go_on(name, session, after);
     }
 
-    /// The store pushed a grant. False when nobody here knows the token: it must be given back.
-    pub(crate) fn pushed(&mut self, name: &Name, grant: &Grant, connection: u64, after: &mut After) -> bool {
+    /// The store pushed a grant.
+    pub(crate) fn pushed(
+        &mut self,
+        name: &Name,
+        grant: &Grant,
+        connection: u64,
+        after: &mut After,
+    ) -> Pushed {
+        if self.is_for_somebody(name, grant, connection, after) {
+            return Pushed::Known;
+        }
+        if self.settled.0.contains(&grant.token) {
+            return Pushed::Unwanted;
+        }
+        self.metrics.unasked_grants += 1;
+        Pushed::Unasked
+    }
+
+    fn is_for_somebody(&mut self, name: &Name, grant: &Grant, connection: u64, after: &mut After) -> bool {
         let now = self.clock.now();
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return self.has_parted(&grant.token);
