@@ -102,6 +102,33 @@ fn a_range_is_raised() {
     assert_eq!(other.string(FENCE, life(FAR, raised.time)), (FAR + 63).to_string());
 }
 
+// I3, R2.8: whatever keeps the last fence never shortens its life, which may be longer because the fence is ahead of the clock.
+#[test]
+fn what_keeps_a_fence_only_lengthens_its_life() {
+    let scene = Scene::start();
+    let (keys, name) = (Keys::new("tenure:"), Name::new("orders/42").unwrap());
+    let call = Call::new(&keys, &name, Op::Renew { token: token(OLD), ttl: TTL });
+    for keep in [
+        call.keep_fence(true),
+        call.keep_fence(false),
+        call.keep_fence_by_a_write(true),
+        call.keep_fence_by_a_write(false),
+    ] {
+        let keep = words_of(&keep);
+        for (before, after) in [("1000", 610_000), ("900000", 900_000)] {
+            scene.server.command(&["SET", FENCE, "7", "PX", before]);
+            assert!(!scene.server.command(&keep).is_error(""), "{keep:?}");
+            let left = scene.server.command(&["PTTL", FENCE]).int();
+            assert!(
+                (after - 60_000..=after).contains(&left),
+                "{left} ms of {after} after {before}: {keep:?}"
+            );
+        }
+        scene.server.command(&["DEL", FENCE]);
+        assert_eq!(scene.server.command(&keep).int(), 0, "a fence that is gone is not made anew");
+    }
+}
+
 // R2.8: what comes too late is refused, and changes nothing.
 #[test]
 fn what_is_executed_too_late_is_refused() {
