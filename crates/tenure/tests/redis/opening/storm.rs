@@ -9,8 +9,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tenure::{Domain, Error, Guard};
-use tenure_testkit::patience::PATIENCE;
-use tenure_testkit::redis::RedisServer;
+use tenure_testkit::patience::{PATIENCE, until};
+use tenure_testkit::redis::{Proxy, RedisServer};
 
 const STALL: Duration = Duration::from_millis(1_200);
 /// It is over when no connection is attempted for so long: longer than a client pauses before it tries again.
@@ -112,6 +112,22 @@ fn attempts(server: &RedisServer, questions: &mut u64) -> u64 {
     let stats = server.question(&["INFO", "stats"]).text();
     let field = |line: &str| line.strip_prefix("total_connections_received:")?.trim().parse().ok();
     stats.lines().find_map(field).map(|all: u64| all - *questions).expect("a number")
+}
+
+// R2.3: a client whose attempts are not answered gives each of them twice the time of the one before.
+#[tokio::test]
+async fn attempts_that_are_not_answered_become_rare() {
+    let server = RedisServer::start();
+    let (proxy, timeout) = (Proxy::new(&server), Duration::from_millis(50));
+    let domain = patiently(async || Domain::open(format!("{}?timeout=50ms", proxy.url())).await).await;
+    let (before, begin) = (proxy.accepted(), Instant::now());
+    proxy.black_hole();
+    // Six attempts in vain, and the beginning of the seventh.
+    until("it was tried", || proxy.accepted() >= before + 7).await;
+    let elapsed = begin.elapsed();
+    assert!(elapsed >= (1 + 2 + 4 + 8 + 16 + 32) * timeout, "seven attempts within {elapsed:?}");
+    proxy.heal();
+    patiently(async || domain.health().await).await;
 }
 
 // R0.5, R2.3
