@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Fences are below this: Redis scripts count exactly up to there.
+pub(crate) const FENCE_END: u64 = 1 << 53;
+
 /// A number that grows strictly with every grant on a name, also over restarts, failovers and expiries of the store.
 ///
 /// No lock with a lease can stop a process that was paused between its check and its write. The resource can: hand the fence along

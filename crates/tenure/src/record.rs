@@ -35,6 +35,8 @@ pub(crate) const RANGE: u64 = 64;
 pub(crate) const PROBATION: Duration = Duration::from_secs(1);
 /// How long the record remembers which lease was ended by force.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(60);
+/// How far, in µs, a client's floor may be above the clock of a server and the last fence: a year. A clock that is further behind is lost.
+pub(crate) const MOST_AHEAD: u64 = 365 * 86_400_000_000;
 /// How often a waiter says that it is alive.
 pub(crate) const BEAT: Duration = Duration::from_millis(400);
 
@@ -117,6 +119,8 @@ pub(crate) enum Reply {
     Done,
     /// Executed after `not_after`, and so refused.
     TooLate,
+    /// Refused, because the client's floor is so many µs above the store's clock and the last fence.
+    Ahead { by: u64 },
     /// What is there: the waiters that are alive, with their places; and the fence of the lease that was last ended by force.
     Seen { holding: Option<Holding>, waiters: Vec<(Token, u64)>, broken: Option<u64> },
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use crate::error::Error;
-use crate::fence::Fence;
+use crate::fence::{FENCE_END, Fence};
 use crate::name::Name;
 use crate::owner::Token;
 
@@ -102,6 +102,9 @@ impl FromStr for Ticket {
         };
         let name = Name::new(&decode(name).map_err(|_| malformed("has a name that is not UTF-8"))?)?;
         let fence = fence.parse().map_err(|_| malformed("has a fence that is no number"))?;
+        if fence >= FENCE_END {
+            return Err(malformed("has a fence that is out of range"));
+        }
         let ttl = ttl.parse().map_err(|_| malformed("has a ttl that is no number"))?;
         let token = decode(token).map_err(|_| malformed("has a token that is not UTF-8"))?;
         if token.is_empty() {
@@ -154,6 +157,7 @@ mod tests {
             "tenure2/a/1/1/t",
             "tenure1/a/x/1/t",
             "tenure1/a/1/x/t",
+            "tenure1/a/9007199254740992/1/t",
             "tenure1/a/1/1/",
             "tenure1//1/1/t",
             &whole[1..],

@@ -15,7 +15,7 @@ use super::memory::{Memory, MemoryStore};
 use super::{Answer, Backend, Capability, Pending, Sink};
 use crate::client::Connect;
 use crate::clock::Clock;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::name::Name;
 use crate::owner::Session;
 use crate::record::{Op, Wait};
@@ -79,6 +79,8 @@ pub(crate) enum Fate {
     Never(Run),
     /// Executed, and acknowledged by none of the two replicas that had to.
     Short,
+    /// Executed, and answered by something that is not understood.
+    Garbled,
 }
 
 /// When a request is executed that is never answered.
@@ -197,6 +199,10 @@ impl Gates {
                 execute()?;
                 let shortage = Shortage::new(0, 2);
                 Err(Error::unconfirmed(shortage, format!("{shortage}; bring them back")))
+            }),
+            Fate::Garbled => travel(async move {
+                execute()?;
+                Err(Error::new(ErrorKind::Protocol, "the answer is not understood").half_way())
             }),
         }
     }

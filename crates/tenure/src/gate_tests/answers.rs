@@ -98,3 +98,33 @@ fn an_answer_that_is_read_too_late_is_asked_for_again() {
         assert_eq!(world.mine.gates.asked(Kind::Join), 2);
     });
 }
+
+// I5: what was granted by an answer that nobody understands is given back, long before its ttl is over.
+#[test]
+fn what_a_garbled_answer_granted_is_given_back() {
+    for kind in [Kind::Join, Kind::Try, Kind::TakeOver, Kind::Adopt] {
+        test("garbled", async move {
+            let world = World::new();
+            let ticket = match kind {
+                Kind::Adopt => Some(world.other.holds().await.detach().await.unwrap()),
+                _ => None,
+            };
+            world.mine.gates.once(kind, Fate::Garbled);
+            let (lock, domain) = (world.mine.lock(), world.mine.domain.clone());
+            let asking = tokio::spawn(async move {
+                match kind {
+                    Kind::Join => lock.acquire().await.map(|_| ()),
+                    Kind::Try => lock.try_acquire().await.map(|_| ()),
+                    Kind::TakeOver => lock.take_over().await.map(|_| ()),
+                    _ => domain.adopt(&ticket.unwrap()).await.map(|_| ()),
+                }
+            });
+            world.settle().await;
+            let error = asking.await.unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Protocol, "{kind:?}: {error}");
+            world.settle().await;
+            assert_eq!(world.seen(), (0, 0), "{kind:?}");
+            world.is_clean("garbled").await;
+        });
+    }
+}

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    Holder, Holding, Now, Op, PROBATION, RANGE, REMEMBERED, Record, Reply, Trace, Wait, Waiter, Wake,
+    Holder, Holding, MOST_AHEAD, Now, Op, PROBATION, RANGE, REMEMBERED, Record, Reply, Trace, Wait, Waiter,
+    Wake,
 };
 use crate::owner::Token;
 
@@ -83,6 +84,21 @@ impl Record {
         {
             holder.expires = holder.expires.min(now.millis() + millis(ttl));
         }
+    }
+
+    /// The reply to an operation whose floor no clock explains: it is refused before anything is changed (I3). Where it came from nobody
+    /// knows, and every later fence would be above it. A store on the machine itself is spared this: its clients have its clock, it
+    /// remembers what it gave, and a machine without a battery may start in 1970.
+    #[cfg_attr(not(test), expect(dead_code, reason = "Redis does it in Lua"))]
+    pub(crate) fn ahead(&self, op: &Op, now: Now) -> Option<Reply> {
+        let (Op::Acquire { floor, not_after, .. }
+        | Op::Adopt { floor, not_after, .. }
+        | Op::TakeOver { floor, not_after, .. }) = op
+        else {
+            return None;
+        };
+        let by = floor.saturating_sub(now.wall.max(self.last));
+        (now.lease <= *not_after && by > MOST_AHEAD).then_some(Reply::Ahead { by })
     }
 
     /// Applies one operation; returns the reply, and appends whom to wake.

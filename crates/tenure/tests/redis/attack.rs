@@ -1,10 +1,10 @@
 //! What somebody else on the same server can do on purpose: forged messages, and keys with contents that no client of ours writes.
 
-use tenure::ErrorKind;
+use tenure::{ErrorKind, Ticket};
 use tenure_testkit::redis::{Fault, Step};
 
 use crate::redis::waiting::scene::{
-    BEATS, FENCE, KEY, LONG, NAME, Peer, QUEUE, Scene, eventually, granted, is_acquire,
+    BEATS, FENCE, KEY, LONG, NAME, Peer, QUEUE, Scene, eventually, granted, is_acquire, soon,
 };
 
 /// From 2^53 on scripts can't count: no fence of ours is there.
@@ -53,23 +53,81 @@ async fn a_message_ends_no_lease_of_another_session() {
     drop(granted(waiter).await);
 }
 
-// Whoever knows the token can have a lease believed for a moment, but not spoil the client for other names.
+// A client believes a message only if its fence is about the time of its grant: what it believes is the floor of its later fences.
 #[tokio::test]
-async fn a_message_does_not_raise_fences_beyond_what_can_be_counted() {
+async fn a_message_with_a_fence_far_ahead_is_not_believed() {
     let scene = Scene::new().await;
     let (a, b) = (scene.peer().await, scene.peer().await);
     let guard = a.hold("a").await;
     let waiter = scene.enqueue(&b, "b").await;
-    let (token, at) = (waiting_token(&scene), time(&scene));
-    for fence in [MOST_FENCE, MOST] {
-        forge(&scene, &token, &format!("{fence} {at} {MOST} {token} {KEY}"));
+    let token = waiting_token(&scene);
+    for ahead in [1_000_001, 60_000_000, 86_400_000_000] {
+        let at = time(&scene);
+        forge(&scene, &token, &format!("{} {at} 1000 {token} {KEY}", at + ahead));
+    }
+    for fence in [MOST_FENCE - 200, MOST_FENCE - 1, MOST_FENCE, MOST] {
+        let at = time(&scene);
+        forge(&scene, &token, &format!("{fence} {at} 1000 {token} {KEY}"));
+        forge(&scene, &token, &format!("{fence} {fence} 1000 {token} {KEY}"));
     }
     beats_twice(&b).await;
     assert!(!waiter.is_finished() && guard.is_held());
     guard.release().await.expect("to release");
-    assert!(granted(waiter).await.fence().get() < MOST_FENCE);
-    let other = b.domain.lock("another").acquire().await.expect("a free name");
-    assert!(other.fence().get() < MOST_FENCE);
+    granted(waiter).await.release().await.expect("to release");
+    are_usable(&scene, &[&a, &b]).await;
+}
+
+// Somebody who may publish, and knows a waiting token, can have a lease believed until its first renewal. Other names don't notice.
+#[tokio::test]
+async fn a_message_that_is_believed_spoils_no_name() {
+    let scene = Scene::new().await;
+    let (a, b) = (scene.peer().await, scene.peer().await);
+    let guard = a.hold("a").await;
+    let waiter = scene.enqueue(&b, "b").await;
+    let token = waiting_token(&scene);
+    // Not believed where a beat is answered between the two.
+    eventually(async || {
+        let at = time(&scene);
+        forge(&scene, &token, &format!("{} {at} {MOST} {token} {KEY}", at + 999_000));
+        waiter.is_finished()
+    })
+    .await;
+    let forged = granted(waiter).await;
+    soon(forged.lost()).await;
+    assert!(guard.is_held());
+    assert_eq!(scene.held_by().await, "a");
+    guard.release().await.expect("to release");
+    are_usable(&scene, &[&a, &b]).await;
+}
+
+// Whoever has a ticket can write any fence into it: it is not what later fences are counted from.
+#[tokio::test]
+async fn a_ticket_with_a_forged_fence_spoils_no_name() {
+    let scene = Scene::new().await;
+    let (a, b) = (scene.peer().await, scene.peer().await);
+    let ticket = a.hold("a").await.detach().await.expect("to detach");
+    let forged = |fence: u64| ticket.to_string().replace(&ticket.fence().to_string(), &fence.to_string());
+    for fence in [MOST_FENCE, MOST] {
+        let error = forged(fence).parse::<Ticket>().expect_err("no fence of ours");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    let forged: Ticket = forged(MOST_FENCE - 1).parse().expect("a ticket");
+    let guard = b.domain.adopt(&forged).await.expect("its token holds the name");
+    assert!(guard.fence() > ticket.fence());
+    guard.release().await.expect("to release");
+    are_usable(&scene, &[&a, &b]).await;
+}
+
+/// Every client can take the name that was attacked, and others, under fences that follow the server's clock.
+async fn are_usable(scene: &Scene, peers: &[&Peer]) {
+    for name in [NAME, "new/1", "new/2"] {
+        for peer in peers.iter().chain(peers) {
+            let guard = soon(peer.domain.lock(name).ttl(LONG).acquire()).await.expect("a free name");
+            let (fence, now) = (guard.fence().get(), time(scene));
+            assert!(fence < now + 2_000_000, "{name}: {fence} is far above {now}");
+            guard.release().await.expect("to release");
+        }
+    }
 }
 
 #[tokio::test]
@@ -116,16 +174,54 @@ async fn a_fence_that_is_no_number_is_refused_and_nothing_is_taken() {
     assert!(a.lock("a").try_acquire().await.expect("to answer").ok().is_some(), "it is a lock again");
 }
 
-// A fence beyond all counting is refused, too, and does not go round by the client's memory.
+// A fence beyond all counting is refused, too, before anything is taken, and does not go round by the client's memory.
 #[tokio::test]
 async fn a_fence_that_is_too_high_spoils_no_other_name() {
     let scene = Scene::new().await;
     let a = scene.peer().await;
-    scene.command(&["SET", FENCE, &(MOST_FENCE * 2).to_string()]);
-    let error = a.lock("a").try_acquire().await.expect_err("no fence");
-    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
-    let other = a.domain.lock("another").acquire().await.expect("a free name");
-    assert!(other.fence().get() < MOST_FENCE);
+    for fence in [MOST_FENCE - 100, MOST_FENCE - 1, MOST_FENCE, MOST_FENCE * 2] {
+        for is_waited_for in [false, true] {
+            let fence = fence.to_string();
+            scene.command(&["SET", FENCE, &fence]);
+            if is_waited_for {
+                scene.command(&["ZADD", QUEUE, "1", "dead"]);
+            }
+            let error = a.lock("a").try_acquire().await.expect_err("no fence");
+            assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+            let error = a.lock("a").take_over().await.expect_err("no fence");
+            assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+            assert_eq!(scene.command(&["EXISTS", KEY]).int(), 0, "nothing is taken");
+            assert_eq!(scene.command(&["GET", FENCE]).text(), fence);
+            scene.command(&["DEL", FENCE, QUEUE]);
+        }
+    }
+    are_usable(&scene, &[&a]).await;
+}
+
+// A server whose clock was lost is no place to go on counting from: nothing is taken there until the clock is set right.
+#[tokio::test]
+async fn a_floor_that_is_more_than_a_year_ahead_is_refused() {
+    const DAY: i64 = 86_400_000_000;
+    let scene = Scene::with_clock().await;
+    let (a, b) = (scene.peer().await, scene.peer().await);
+    let seen = a.hold("a").await.fence();
+    scene.server.set_clock_offset(-367 * DAY);
+    let lock = a.domain.lock("new").ttl(LONG);
+    for error in [lock.try_acquire().await.map(|_| ()), lock.take_over().await.map(|_| ())] {
+        let error = error.expect_err("a floor that is too far ahead");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("clock is 366 days behind"), "{error}");
+    }
+    assert_eq!(scene.command(&["EXISTS", "tenure:new", "{tenure:new}:fence"]).int(), 0, "nothing is written");
+    let other = b.domain.lock("new").ttl(LONG).acquire().await.expect("a client that has seen nothing");
+    assert!(other.fence() < seen);
+    other.release().await.expect("to release");
+    scene.server.set_clock_offset(-364 * DAY);
+    let next = lock.acquire().await.expect("a clock that is wrong, but not lost");
+    assert!(next.fence() > seen);
+    next.release().await.expect("to release");
+    scene.server.set_clock_offset(0);
+    are_usable(&scene, &[&a, &b]).await;
 }
 
 // A beat in a form that none of us writes is that of a dead waiter, which the living ones are not stopped by.

@@ -22,7 +22,7 @@ use crate::backend::{Answer, Sink};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::owner::Session;
-use crate::record::Op;
+use crate::record::{Op, Reply};
 
 /// Who asks: what all clients of a session share, whatever server they are of.
 pub(super) struct Asker {
@@ -251,7 +251,10 @@ impl Client {
                 why
             });
         }
-        Ok(answer)
+        match answer.reply {
+            Reply::Ahead { by } => Err(fault::clock_behind(by).into()),
+            _ => Ok(answer),
+        }
     }
 }
 

@@ -38,6 +38,10 @@ pub(super) fn refused(error: &ServerError) -> Error {
         "MOVED" | "ASK" | "CROSSSLOT" => Error::unsupported(format!(
             "redis is a node of a cluster, and has other names than this one ({said}); write redis+cluster:// in the URL"
         )),
+        "WRONGTYPE" if said.contains("out of range") => Error::new(
+            ErrorKind::Protocol,
+            "the last fence of this name is out of range: something else wrote it; delete its key, which ends in `:fence`",
+        ),
         "WRONGTYPE" => Error::new(
             ErrorKind::Protocol,
             "a key of this name holds something else than a lock; use another name, or another `prefix` in the URL",
@@ -141,6 +145,14 @@ pub(super) fn unexpected(value: &Value) -> Error {
         ErrorKind::Protocol,
         format!("redis answered {value:?} to a script; do clients of another version use this prefix?"),
     )
+}
+
+/// The server refused a floor that is so many µs ahead, and changed nothing.
+pub(super) fn clock_behind(micros: u64) -> Error {
+    let days = micros / 86_400_000_000;
+    Error::unavailable(format!(
+        "redis's clock is {days} days behind a fence that this process has seen; set the clock right, or restart the process if the clock was ahead before"
+    ))
 }
 
 /// The server's own words, when it was the server that refused.

@@ -13,12 +13,11 @@ use super::fault;
 use super::keys::Keys;
 use crate::backend::Answer;
 use crate::error::Error;
+use crate::fence::FENCE_END;
 use crate::name::Name;
 use crate::owner::Token;
 use crate::record::{Holding, Op, Reply, Wait, millis};
 
-/// Numbers are exact in scripts below this, and fences with them.
-pub(super) const MOST_FENCE: u64 = 1 << 53;
 /// How many words a command has at the most, and how many bytes besides the lock's key; both are only reserved.
 const MOST_WORDS: usize = 17;
 const USUAL_BYTES: usize = 320;
@@ -248,8 +247,13 @@ impl Call {
     }
 }
 
-/// What a script answered; and why a grant could not be published, if one could not.
+/// What a script answered; and why a grant could not be published, if one could not. A script whose answer is not understood was executed: what it
+/// may have taken is given back.
 pub(super) fn answer(value: Value) -> Result<(Answer, Option<String>), Error> {
+    understood(value).map_err(Error::half_way)
+}
+
+fn understood(value: Value) -> Result<(Answer, Option<String>), Error> {
     let parts = match value {
         Value::Array(parts) => parts,
         // The two most common answers are numbers.
@@ -266,6 +270,7 @@ pub(super) fn answer(value: Value) -> Result<(Answer, Option<String>), Error> {
         "granted" => Reply::Granted { fence: parts.fence()? },
         "done" => Reply::Done,
         "late" => Reply::TooLate,
+        "ahead" => Reply::Ahead { by: parts.number()? },
         "not_held" => Reply::NotHeld { holder: parts.token()? },
         "waiting" => {
             let (place, ahead) = (parts.number()?, parts.number()?);
@@ -301,7 +306,7 @@ impl Parts {
     /// One that scripts could not count on from would go round as the highest that was seen, and spoil other names.
     fn fence(&mut self) -> Result<u64, Error> {
         match self.number()? {
-            fence if fence < MOST_FENCE => Ok(fence),
+            fence if fence < FENCE_END => Ok(fence),
             fence => Err(fault::unexpected(&Value::Int(fence.cast_signed()))),
         }
     }
@@ -371,4 +376,24 @@ fn token_from(value: Value) -> Result<Token, Error> {
 /// Tokens of other libraries may be any bytes.
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    // I5: a fence that can't be counted on from was granted all the same: whoever asked gives the name back.
+    #[test]
+    fn an_answer_that_is_not_understood_may_have_taken_something() {
+        let granted = |fence| {
+            Value::Array(vec![Value::Int(1), Value::SimpleString("granted".into()), Value::Int(fence)])
+        };
+        assert!(answer(granted((1 << 53) - 1)).is_ok());
+        for value in [granted(1 << 53), granted(-1), Value::Nil, Value::Array(vec![Value::Int(1)])] {
+            let error = answer(value).map(|_| ()).expect_err("no answer of ours");
+            assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+            assert!(error.may_have_run() && !error.is_worth_asking_again(), "{error}");
+        }
+    }
 }

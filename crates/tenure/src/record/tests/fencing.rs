@@ -43,6 +43,32 @@ fn a_grant_is_above_the_floor_of_its_client() {
     assert_eq!(fence(store.join("a")), floor + 1, "the store's own memory");
 }
 
+// I3: a server refuses a floor that neither its clock nor the last fence explains.
+#[test]
+fn a_floor_that_is_too_far_ahead_is_refused() {
+    let (a, ttl) = (token("a"), TTL);
+    let operations = |floor, not_after| {
+        let acquire = |wait| Op::Acquire { token: a.clone(), ttl, wait, polls: false, floor, not_after };
+        let adopt = Op::Adopt { from: token("z"), token: a.clone(), ttl, floor, not_after };
+        let take_over = Op::TakeOver { token: a.clone(), ttl, floor, not_after };
+        [acquire(Wait::No), acquire(Wait::Join), acquire(Wait::Keep { place: START }), adopt, take_over]
+    };
+    for last in [0, WALL + 7 * MOST_AHEAD] {
+        let (store, explained) = (Store { record: Record::new(last), ..Store::new() }, WALL.max(last));
+        let most = explained + MOST_AHEAD;
+        for (floor, is_refused) in [(most, false), (most + 1, true), ((1 << 53) - 1, true), (u64::MAX, true)]
+        {
+            let refusal = is_refused.then(|| Reply::Ahead { by: floor - explained });
+            for op in operations(floor, START) {
+                assert_eq!(store.record.ahead(&op, store.now), refusal, "{op:?}");
+            }
+            for op in operations(floor, START - 1) {
+                assert_eq!(store.record.ahead(&op, store.now), None, "{op:?}: it is too late");
+            }
+        }
+    }
+}
+
 // B1: a pushed fence that is not above the waiter's floor is raised by a beat, once.
 #[test]
 fn a_beat_raises_a_fence_that_is_not_above_the_floor() {

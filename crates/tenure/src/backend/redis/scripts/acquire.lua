@@ -4,11 +4,14 @@
 --       6: the highest fence that the client has seen · 7: refused when executed later than this (µs) · 8: ttl and memory together, so that
 --       the short way need not add them (ms) · 9: memory, see record.lua
 -- Returns  granted, fence · waiting, place, waiters ahead, holder, its fence, ms left · busy, waiters, holder, its fence, ms left · late
+--          ahead, by how many µs the floor is too high
 
 local token, ttl, wait, polls = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local floor, not_after = tonumber(ARGV[6]), tonumber(ARGV[7])
 
 if now > not_after then return { now, 'late' } end
+local ahead = ahead_by(floor)
+if ahead then return { now, 'ahead', ahead } end
 local holder = call('GET', LOCK)
 if holder == token then return extend(ttl, floor) end
 if holder then trim(holder) end
@@ -38,5 +41,5 @@ if not holder then
     return grant(token, ttl, floor)
   end
 end
-local ahead = call('ZRANK', QUEUE, token) or 0
-return { now, 'waiting', tonumber(place), ahead, holder or token, start_of(last_fence()), call('PTTL', LOCK), unpublished }
+local before = call('ZRANK', QUEUE, token) or 0
+return { now, 'waiting', tonumber(place), before, holder or token, start_of(last_fence()), call('PTTL', LOCK), unpublished }

@@ -2,18 +2,18 @@
 -- and nobody waits for, and one that another holds and that the asker joins the end of the queue for. Whatever is different falls
 -- through to acquire.lua, with nothing changed. ARGV and returns as there; a grant whose fence is the time is that number alone.
 
-if now <= tonumber(ARGV[7]) then
+if now <= tonumber(ARGV[7]) and tonumber(ARGV[6]) <= now + 31536000000000 then
   local is_waited_for = call('EXISTS', KEYS[3]) == 1
   if not is_waited_for and call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
     -- The clock is nearly always ahead of the last fence, and of the client's floor.
     local last = redis.pcall('SET', KEYS[2], now + 63, 'PX', ARGV[8], 'GET')
     local number = type(last) ~= 'table' and tonumber(last or 0)
-    if not number then
-      -- The key of fences is something else, and is left as it was.
+    if not (number and number < 9007199254740864) then
+      -- The key of fences is something else, or can't be counted on from, and is left as it was.
       call('DEL', KEYS[1])
       if type(last) == 'table' then return last end
       call('SET', KEYS[2], last)
-      return redis.error_reply('WRONGTYPE the last fence is no number')
+      return redis.error_reply(number and 'WRONGTYPE the last fence is out of range' or 'WRONGTYPE the last fence is no number')
     end
     local highest = math.max(number, ARGV[6])
     if highest < now then return now end

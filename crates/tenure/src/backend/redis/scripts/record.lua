@@ -13,6 +13,8 @@ local CHANNELS = ARGV[1]
 local PUBLISH = string.byte(CHANNELS) == 123 and 'SPUBLISH' or 'PUBLISH'
 local RANGE, PROBATION, LAPSE, TWO_BEATS = 64, 1000, 1500000, 800000
 local QUEUE_LIFE, REMEMBERED, MEMORY = 30000, 60000, tonumber(ARGV[#ARGV])
+-- A year, in µs; and where doubles end, less room for two ranges.
+local MOST_AHEAD, FENCE_END = 31536000000000, 9007199254740864
 
 local unpublished
 
@@ -32,6 +34,22 @@ local function set_last(last, lease)
   call('SET', FENCE, last, 'PX', math.max(lease, 0) + math.max(ahead, 0) + MEMORY)
 end
 
+-- By how much a floor is above the clock and the last fence, if that is more than a clock can be wrong by: nothing is counted on from there.
+local function ahead_by(floor)
+  if floor <= now + MOST_AHEAD then return false end
+  local by = floor - math.max(now, last_fence())
+  return by > MOST_AHEAD and by
+end
+
+-- Whether a fence can be given above these. The last one may be no number, or one that none of us wrote.
+local function can_count_on(last, floor)
+  return last and last < FENCE_END and floor < FENCE_END
+end
+
+local function uncountable()
+  return redis.error_reply('WRONGTYPE the last fence is out of range')
+end
+
 -- The next range of fences, above all that was given and above the client's floor.
 local function reserve(last, floor, lease)
   local fence = math.max(now, last + 1, floor + 1)
@@ -41,15 +59,19 @@ end
 
 -- Fences first: where their key is something else, the script ends there, and must have changed nothing.
 local function grant(token, ttl, floor)
-  local fence = reserve(last_fence(), floor, ttl)
+  local last = last_fence()
+  if not can_count_on(last, floor) then return uncountable() end
+  local fence = reserve(last, floor, ttl)
   call('SET', LOCK, token, 'PX', ttl)
   return { now, 'granted', fence }
 end
 
 -- The holder's own lease: never shorter than it was.
 local function extend(ttl, floor)
+  local last = last_fence()
+  if not can_count_on(last, floor) then return uncountable() end
   if call('PTTL', LOCK) < ttl then call('PEXPIRE', LOCK, ttl) end
-  local last, lease = last_fence(), call('PTTL', LOCK)
+  local lease = call('PTTL', LOCK)
   local start = start_of(last)
   if floor >= start then return { now, 'granted', reserve(last, floor, lease) } end
   if call('PTTL', FENCE) < lease + MEMORY then call('PEXPIRE', FENCE, lease + MEMORY) end
@@ -96,7 +118,7 @@ local function publish(token, fence, term, polls)
   return polls or heard > 0
 end
 
--- Gives a free name to the first waiter that was silent for no longer than is allowed; whoever can't be told, and does not poll, is
+-- Gives a free name, whose fences can be counted on, to the first waiter that was silent for no longer than is allowed; whoever can't be told, and does not poll, is
 -- dead, and the next one is tried. `last` is the last fence where it is known; the one who asks is left in the queue if it is first.
 -- Returns who holds the name then, or false, and whether that reserved fences.
 local function settle(last, silence, asker)
@@ -105,6 +127,7 @@ local function settle(last, silence, asker)
     local first = call('ZRANGE', QUEUE, 0, 0)[1]
     if not first then break end
     last = last or last_fence()
+    if not can_count_on(last, 0) then break end
     silence = silence or silence_allowed_after_expiry(last)
     local beat, ttl, polls = string.match(call('HGET', BEATS, first) or '0 0 0', '(%d+) (%d+) (%d)')
     -- A beat that none of us wrote is nobody's.

@@ -20,8 +20,8 @@ if redis.call('GET', KEYS[1]) == ARGV[2] then
     return 0
   end
   local beat, ttl, polls = string.match(redis.call('HGET', KEYS[4], first) or '0 0 0', '(%d+) (%d+) (%d)')
-  if beat and now - beat <= 1500000 and not redis.call('ZSCORE', KEYS[3], ARGV[2]) then
-    local last = tonumber(redis.call('GET', KEYS[2]) or 0)
+  local last = tonumber(redis.call('GET', KEYS[2]) or 0)
+  if beat and now - beat <= 1500000 and last < 9007199254740864 and not redis.call('ZSCORE', KEYS[3], ARGV[2]) then
     local fence = math.max(now, math.min(math.max(used, last - 63, 0), last) + 1)
     local term = math.min(ttl, 1000)
     local message = string.format('%.0f %.0f %d ', fence, now, term) .. first .. ' ' .. KEYS[1]

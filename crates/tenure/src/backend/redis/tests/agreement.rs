@@ -44,7 +44,7 @@ fn the_scripts_are_the_record() {
         return;
     }
     assert!(tally.unjudged * 2 < tally.stories, "most stories are judged to their end: {tally:?}");
-    for what in ["granted", "waiting", "busy", "not held", "done", "too late", "seen", "seen broken"]
+    for what in ["granted", "waiting", "busy", "not held", "done", "too late", "ahead", "seen", "seen broken"]
         .into_iter()
         .chain(["lock", "fence", "queue", "broken", "messages", "deaths", "trimmed"])
     {

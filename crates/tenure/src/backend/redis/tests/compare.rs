@@ -66,6 +66,7 @@ pub(super) fn kind(reply: &Reply) -> &'static str {
         Reply::NotHeld { .. } => "not held",
         Reply::Done => "done",
         Reply::TooLate => "too late",
+        Reply::Ahead { .. } => "ahead",
         Reply::Seen { broken: None, .. } => "seen",
         Reply::Seen { broken: Some(_), .. } => "seen broken",
     }

@@ -11,12 +11,14 @@ use proptest::prelude::*;
 
 use super::parts::Parts;
 use crate::owner::{SessionId, Token};
-use crate::record::{Op, RANGE, Wait};
+use crate::record::{MOST_AHEAD, Op, RANGE, Wait};
 
 pub(super) const SESSIONS: u8 = 4;
 const TOKENS: u8 = 6;
 const SECOND: i64 = 1_000;
 const HOUR: i64 = 3_600 * SECOND;
+/// In µs: by how much a floor may be ahead.
+const YEAR: i64 = MOST_AHEAD.cast_signed();
 
 /// Keys with what a message must carry unharmed: a space, braces, a percent sign, other alphabets.
 const NAMES: [&str; 4] = ["orders/42", "a b", "{tag}%7D", "üñ:☃ *"];
@@ -228,6 +230,9 @@ fn floor() -> impl Strategy<Value = Floor> {
         6 => (-200..200i64).prop_map(Floor::FromStart),
         // Seldom: after a fence from the future nobody can tell how old the last grant is.
         1 => (-SECOND..3 * SECOND).prop_map(|ms| Floor::FromNow(ms * 1_000)),
+        // On both sides of a year, from the clock and from a fence that is ahead of it.
+        1 => prop_oneof![4 => 0..10 * SECOND, 1 => -10 * SECOND..0].prop_map(|ms| Floor::FromNow(YEAR + ms * 1_000)),
+        1 => prop_oneof![4 => 1..300i64, 1 => -200..1i64].prop_map(|by| Floor::FromStart(YEAR + by)),
     ]
 }
 

@@ -151,12 +151,13 @@ impl Mirror {
 
     /// Somebody else's acquire ends what a lease has left beyond the ttl in its token. Whether it had.
     fn trim(&mut self, op: &Op, at: u64) -> bool {
-        let before = self.record.clone();
+        let (before, now) = (self.record.clone(), Now { lease: at, wall: at });
         if let Op::Acquire { token, not_after, .. } = op
             && at <= *not_after
+            && self.record.ahead(op, now).is_none()
             && !self.record.is_held_by(token)
         {
-            self.record.trim(Now { lease: at, wall: at });
+            self.record.trim(now);
         }
         self.record != before
     }
@@ -170,7 +171,8 @@ impl Mirror {
     ) -> (Reply, Vec<(String, String)>, usize) {
         let (now, lock) = (Now { lease: at, wall: at }, self.keys.lock(&self.name));
         let (mut wakes, mut messages, mut deaths) = (Vec::new(), Vec::new(), 0);
-        let mut reply = self.record.apply(op.clone(), now, &mut wakes);
+        let refusal = self.record.ahead(op, now);
+        let mut reply = refusal.unwrap_or_else(|| self.record.apply(op.clone(), now, &mut wakes));
         while let Some(wake) = wakes.pop() {
             // Who lost its lease learns of it by tracking its key.
             let Wake::Granted { token, fence, at, term, polls } = wake else { continue };
@@ -228,7 +230,7 @@ impl Mirror {
             matches!(op, Op::Acquire { wait: Wait::Join | Wait::Keep { .. }, token, .. } if !held(token));
         if after.queue.is_empty() {
             (self.queue_ends, self.beats_ends) = (None, None);
-        } else if beats && *reply != Reply::TooLate {
+        } else if beats && !matches!(reply, Reply::TooLate | Reply::Ahead { .. }) {
             (self.queue_ends, self.beats_ends) = (Some(span.life(QUEUE_LIFE)), Some(span.life(QUEUE_LIFE)));
         }
         self.record_slack = span.looked - span.at;

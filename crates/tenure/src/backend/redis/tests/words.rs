@@ -8,7 +8,7 @@ use super::scene::{BEATS, BROKEN, FENCE, LOCK, QUEUE, Scene, bulk, int, token, w
 use crate::backend::redis::keys::Keys;
 use crate::backend::redis::script::Call;
 use crate::name::Name;
-use crate::record::{Op, Wait};
+use crate::record::{MOST_AHEAD, Op, Wait};
 
 const OLD: &str = "0123456789abcdef0123456789abcdef:5e55000000000001:host:user:7:";
 const NEW: &str = "fedcba9876543210fedcba9876543210:5e55000000000002:host:user:8:";
@@ -47,39 +47,43 @@ fn a_lease_is_taken_over_adopted_and_broken() {
     let far = FAR.to_string();
     let first = scene.run(acquire(OLD, FAR), &words(&[OLD, "10000", "no", "0", "0", &far, "610000"])).time;
 
-    let floor = FAR - 1;
+    // A fence that is ahead of the clock, by an hour.
+    let ahead = first + 3_600_000_000;
+    let floor = ahead - 1;
     let take_over = Op::TakeOver { token: token(NEW), ttl: TTL, floor, not_after: FAR };
     let taken = scene.run(take_over, &words_of_force(&[NEW, "10000", &floor.to_string(), &far]));
-    assert_eq!(taken.returned, [bulk("granted"), int(FAR)], "above the floor");
+    assert_eq!(taken.returned, [bulk("granted"), int(ahead)], "above the floor");
     assert_eq!(taken.string(LOCK, 10_000), NEW);
     assert_eq!(taken.string(BROKEN, 60_000), first.to_string(), "whose lease was ended by force");
 
     let adopt = Op::Adopt { from: token(NEW), token: token(OLD), ttl: TTL, floor: 0, not_after: FAR };
     let adopted = scene.run(adopt, &words(&[NEW, OLD, "10000", "0", &far]));
-    assert_eq!(adopted.returned, [bulk("granted"), int(FAR + 64)], "above the range of the other");
+    assert_eq!(adopted.returned, [bulk("granted"), int(ahead + 64)], "above the range of the other");
     assert_eq!(adopted.string(LOCK, 10_000), OLD);
     assert_eq!(adopted.keys[BROKEN].value, [first.to_string()], "to adopt is no force");
     let adopt = Op::Adopt { from: token(NEW), token: token(NEW), ttl: TTL, floor: 0, not_after: FAR };
     let refused = scene.run(adopt, &words(&[NEW, NEW, "10000", "0", &far]));
     assert_eq!(refused.returned, [bulk("not_held"), bulk(OLD)]);
 
-    let fence = (FAR + 63).to_string();
-    let other = scene.run(Op::Break { token: token(OLD), fence: FAR + 63 }, &words_of_force(&[OLD, &fence]));
+    let fence = (ahead + 63).to_string();
+    let other =
+        scene.run(Op::Break { token: token(OLD), fence: ahead + 63 }, &words_of_force(&[OLD, &fence]));
     assert_eq!(other.keys[BROKEN].value, [first.to_string()]);
     assert_eq!(other.returned, [bulk("not_held"), bulk(OLD)], "the lease that was inspected is another");
-    let fence = (FAR + 64).to_string();
-    let broken = scene.run(Op::Break { token: token(OLD), fence: FAR + 64 }, &words_of_force(&[OLD, &fence]));
+    let fence = (ahead + 64).to_string();
+    let broken =
+        scene.run(Op::Break { token: token(OLD), fence: ahead + 64 }, &words_of_force(&[OLD, &fence]));
     assert_eq!(broken.returned, [bulk("done")]);
     assert_eq!(broken.names(), [BROKEN, FENCE]);
     assert_eq!(broken.string(BROKEN, 60_000), fence);
     assert_eq!(
-        broken.string(FENCE, life(FAR + 64, adopted.time)),
-        (FAR + 127).to_string(),
+        broken.string(FENCE, life(ahead + 64, adopted.time)),
+        (ahead + 127).to_string(),
         "all of its range stays reserved"
     );
 
     let seen = scene.run(Op::Inspect, &words_of_a_look());
-    assert_eq!(seen.returned[4..], [Reply::Array(vec![]), int(FAR + 64)]);
+    assert_eq!(seen.returned[4..], [Reply::Array(vec![]), int(ahead + 64)]);
 
     let gone = scene.run(Op::Release { token: token(OLD), used: 0 }, &words(&[OLD, "0"]));
     assert_eq!(gone.returned, [bulk("not_held"), Reply::Nil]);
@@ -149,6 +153,49 @@ fn what_is_executed_too_late_is_refused() {
         assert_eq!(after.returned, [bulk("late")]);
         assert!(after.keys.is_empty());
     }
+}
+
+// R2.8: a floor that no clock explains is refused, and changes nothing; one that is ahead by less is counted on from.
+#[test]
+fn a_floor_that_is_too_far_ahead_is_refused() {
+    let mut scene = Scene::start();
+    let (far, floor) = (FAR.to_string(), FAR - 1);
+    let seen = floor.to_string();
+    let ahead = [
+        (
+            Op::Acquire { token: token(OLD), ttl: TTL, wait: Wait::No, polls: false, floor, not_after: FAR },
+            words(&[OLD, "10000", "no", "0", &seen, &far, "610000"]),
+        ),
+        (
+            Op::Acquire {
+                token: token(OLD),
+                ttl: TTL,
+                wait: Wait::Join,
+                polls: false,
+                floor,
+                not_after: FAR,
+            },
+            words(&[OLD, "10000", "join", "0", &seen, &far, "610000"]),
+        ),
+        (
+            Op::TakeOver { token: token(OLD), ttl: TTL, floor, not_after: FAR },
+            words_of_force(&[OLD, "10000", &seen, &far]),
+        ),
+        (
+            Op::Adopt { from: token(NEW), token: token(OLD), ttl: TTL, floor, not_after: FAR },
+            words(&[NEW, OLD, "10000", &seen, &far]),
+        ),
+    ];
+    for (op, words) in ahead {
+        let after = scene.run(op, &words);
+        assert_eq!(after.returned, [bulk("ahead"), int(floor - after.time)]);
+        assert!(after.keys.is_empty());
+    }
+    let floor = scene.run(Op::Inspect, &words_of_a_look()).time + MOST_AHEAD;
+    let acquire =
+        Op::Acquire { token: token(OLD), ttl: TTL, wait: Wait::No, polls: false, floor, not_after: FAR };
+    let granted = scene.run(acquire, &words(&[OLD, "10000", "no", "0", &floor.to_string(), &far, "610000"]));
+    assert_eq!(granted.returned, [bulk("granted"), int(floor + 1)]);
 }
 
 // R2.8, B6: a lock of another library excludes ours, and is shown with what it has: any token, and perhaps no expiry.
