@@ -139,7 +139,8 @@ impl Sitting<'_> {
             Ok((Reply::Granted { fence }, sent)) => return self.granted(fence, sent),
             Ok((Reply::Waiting { place, holding, ahead }, sent)) => {
                 bid.place = Some(place);
-                bid.due = Some(seek::due(sent, &holding, ahead, polls));
+                let longest = client.opened().longest_pause();
+                bid.due = Some(seek::due(sent, &holding, ahead, polls, longest));
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
                 let (queued, seat) = (bid.clone(), &self.seat);
                 let is_sought = client.change(|table, after| {

@@ -8,6 +8,8 @@
 //! - A touch settles: whatever changes a name first ends an expired lease and gives a free name to the first waiter that is alive.
 //! - A hand-over is on probation: the next waiter is granted a short term, which its first renewal makes a full lease. A waiter
 //!   that died unnoticed costs one probation, not a ttl.
+//! - Waiters near the head beat often, waiters far from it seldom. Both sides derive the pause from the position that the reply
+//!   tells, so a waiter that moves up quickly is not taken for silent.
 //! - A waiter that is silent for too long is dropped. It knows its place, and its next beat brings it back there: so there is no
 //!   lapsed state, and order survives the loss of the whole queue.
 //! - Everything is idempotent by token, because an unanswered request may have been executed, and is sent again.
@@ -37,8 +39,17 @@ pub(crate) const PROBATION: Duration = Duration::from_secs(1);
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(60);
 /// How far, in µs, a client's floor may be above the clock of a server and the last fence: a year. A clock that is further behind is lost.
 pub(crate) const MOST_AHEAD: u64 = 365 * 86_400_000_000;
-/// How often a waiter says that it is alive.
+/// How often a waiter near the head of the queue says that it is alive.
 pub(crate) const BEAT: Duration = Duration::from_millis(400);
+/// How much longer each waiter ahead makes the pause between two beats, and the longest pause.
+const BEAT_PER_WAITER: Duration = Duration::from_millis(25);
+pub(crate) const LONGEST_BEAT: Duration = Duration::from_secs(8);
+
+/// The pause before the next beat of a waiter with so many ahead of it: both the waiter and the store go by it.
+pub(crate) fn pause_behind(ahead: usize) -> Duration {
+    let position = u32::try_from(ahead).unwrap_or(u32::MAX).saturating_add(1);
+    BEAT_PER_WAITER.saturating_mul(position).clamp(BEAT, LONGEST_BEAT)
+}
 
 /// The store's time, read once per operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,7 +188,7 @@ struct Holder {
 struct Waiter {
     token: Token,
     place: u64,
-    /// When it was last heard of.
+    /// When it last beat, plus the time by which its next pause is longer than [`BEAT`]: so one limit for silence fits all.
     beat: u64,
     ttl: Duration,
     polls: bool,

@@ -15,14 +15,14 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::name::Name;
-use crate::record::{BEAT, Holding, Op, Reply};
+use crate::record::{BEAT, Holding, Op, Reply, pause_behind};
 use crate::release;
 use crate::status::{Busy, Holder};
 use crate::table::Placed;
 
-/// What each waiter ahead adds to the time at which an expired lease is noticed: the first of the queue comes first.
+/// What each waiter ahead adds to the time at which an expired lease is noticed: the first of the queue comes first, and those far behind it
+/// only beat.
 const STAGGER: Duration = Duration::from_millis(10);
-const LONGEST_STAGGER: Duration = Duration::from_secs(1);
 /// How often the first of the queue asks when it can't be pushed to; the one behind it half as often.
 const POLL: Duration = Duration::from_millis(25);
 
@@ -33,18 +33,22 @@ pub(crate) fn start(client: Arc<Client>, name: Name, bid: Bid, alarm: Arc<Alarm>
     tasks.spawn(async move { seek.run().await });
 }
 
-/// When a waiter asks again: with its next beat, or when the holder's lease runs out. One that said that it polls asks sooner, the
-/// first of the queue most often.
-pub(crate) fn due(sent: Moment, holding: &Holding, ahead: usize, polls: bool) -> Moment {
-    let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
-    let stagger = LONGEST_STAGGER.min(STAGGER.saturating_mul(ahead));
+/// When a waiter asks again: with its next beat, after `longest` at the latest, or when the holder's lease runs out. One that said that it
+/// polls asks sooner, the first of the queue most often.
+pub(crate) fn due(sent: Moment, holding: &Holding, ahead: usize, polls: bool, longest: Duration) -> Moment {
+    let position = u32::try_from(ahead).unwrap_or(u32::MAX);
     // The last millisecond of a lease still belongs to it.
-    let expiry = sent + holding.left + Duration::from_millis(1) + stagger;
+    let expiry = sent + holding.left + Duration::from_millis(1) + STAGGER.saturating_mul(position);
     let beat = match polls {
-        true => jittered(POLL.saturating_mul(ahead.saturating_add(1)).min(BEAT)),
-        false => BEAT,
+        true => jittered(POLL.saturating_mul(position.saturating_add(1)).min(BEAT)),
+        false => spread(pause_behind(ahead).min(longest)),
     };
     expiry.min(sent + beat)
+}
+
+/// Up to an eighth less than a long pause, so that waiters that began together don't all ask at once for ever.
+fn spread(pause: Duration) -> Duration {
+    if pause > BEAT { pause - (pause - jittered(pause)) / 4 } else { pause }
 }
 
 struct Seek {
@@ -70,8 +74,8 @@ enum Next {
 
 impl Seek {
     async fn run(&mut self) {
-        let mut last_contact = self.client.clock.now();
-        let (mut backoff, mut has_failed) = (Backoff::new(), false);
+        let mut failing_since = None;
+        let mut backoff = Backoff::new();
         if let Some(due) = self.bid.due.take() {
             self.sleep_until(due).await;
         }
@@ -85,7 +89,8 @@ impl Seek {
             let terms = self.bid.claim.terms;
             let polls = self.client.opened().polls(&self.name);
             let op = |bid: &Bid, not_after| bid.op(waits, polls, not_after);
-            let give_up = self.client.clock.now() + terms.timeout();
+            let asked = self.client.clock.now();
+            let give_up = asked + terms.timeout();
             let answer = send(&self.client, &self.name, &mut self.bid, give_up, op).await;
             if !self.client.is_here() {
                 self.is_done = true;
@@ -94,8 +99,7 @@ impl Seek {
             self.has_raced = self.alarm.is_granted();
             let next = match answer {
                 Ok((reply, sent)) => {
-                    last_contact = sent;
-                    has_failed = false;
+                    failing_since = None;
                     backoff = Backoff::new();
                     self.take(reply, sent, polls)
                 }
@@ -104,9 +108,14 @@ impl Seek {
                     Next::Leave
                 }
                 // A waiter outlasts an outage of one ttl.
-                Err(error) if error.is_transient() && self.client.clock.now() < last_contact + terms.ttl => {
+                Err(error)
+                    if error.is_transient()
+                        && self.client.clock.now() < failing_since.unwrap_or(asked) + terms.ttl =>
+                {
                     // One request that breaks off is no news.
-                    if std::mem::replace(&mut has_failed, true) || !error.is_worth_asking_again() {
+                    if failing_since.replace(failing_since.unwrap_or(asked)).is_some()
+                        || !error.is_worth_asking_again()
+                    {
                         self.client.table.lock().seek_troubled(&self.name, &self.bid, error);
                     }
                     Next::Sleep(self.client.clock.now() + backoff.pause())
@@ -156,7 +165,7 @@ impl Seek {
             }
             Reply::Waiting { place, ahead, holding } => {
                 self.bid.place = Some(place);
-                let due = due(sent, &holding, ahead, polls);
+                let due = due(sent, &holding, ahead, polls, client.opened().longest_pause());
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
                 client.change(|table, after| table.seek_busy(name, &self.bid, busy, after));
                 Next::Sleep(due)

@@ -27,7 +27,7 @@ use crate::finding::Finding;
 use crate::floors::GroupOf;
 use crate::name::Name;
 use crate::owner::{Session, Token};
-use crate::record::{Op, Reply};
+use crate::record::{LONGEST_BEAT, Op, Reply};
 
 /// One client's access to a store.
 pub(crate) trait Backend: Send + Sync {
@@ -64,6 +64,11 @@ pub(crate) trait Backend: Send + Sync {
     /// Whether waiters for this name can't be pushed to for now, and ask again and again instead.
     fn polls(&self, _name: &Name) -> bool {
         false
+    }
+
+    /// The longest pause between two requests of a waiter, for a store that needs them more often than its record does.
+    fn longest_pause(&self) -> Duration {
+        LONGEST_BEAT
     }
 
     /// The number of the connection for this name. Times that the store told over different ones can't be compared: it may be another server.

@@ -53,6 +53,8 @@ struct Scope {
     tick: Duration,
     budget: Budget,
     renews_longer: bool,
+    /// How much longer than a beat every waiter pauses, as if many others were ahead of it.
+    pause: Duration,
     /// From one in so many worlds it is tried whether everybody gets the name.
     continue_one_in: u64,
     /// How long that may take, and how much longer for each client that crashed.
@@ -73,6 +75,7 @@ const TWO: Scope = Scope {
     tick: Duration::from_millis(250),
     budget: Budget::NONE,
     renews_longer: false,
+    pause: Duration::ZERO,
     continue_one_in: 16,
     patience: Duration::from_millis(2_000),
     patience_per_crash: Duration::from_millis(1_000),

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::{
-    Holder, Holding, MOST_AHEAD, Now, Op, PROBATION, RANGE, REMEMBERED, Record, Reply, Trace, Wait, Waiter,
-    Wake,
+    BEAT, Holder, Holding, MOST_AHEAD, Now, Op, PROBATION, RANGE, REMEMBERED, Record, Reply, Trace, Wait,
+    Waiter, Wake, pause_behind,
 };
+use crate::clock::micros;
 use crate::owner::Token;
 
-/// A waiter that was silent for longer than this, in µs, has lapsed.
+/// A waiter that was silent for longer than this, in µs, has lapsed: a beat is this late, less [`BEAT`].
 const LAPSE: i64 = 1_500_000;
 /// Whoever was heard of within this time, in µs, is not suspected to be dead.
 const QUIET: i64 = 5_000;
@@ -137,11 +138,15 @@ impl Record {
         if self.is_held_by(&asker.token) {
             return self.extend(asker.ttl, floor, now);
         }
+        if let Wait::Keep { place } = wait {
+            asker.place = place;
+            if let Some(reply) = self.beat(&asker, now) {
+                return reply;
+            }
+        }
         // Out and in again: a second acquire, and a beat, keep the place that the queue knows.
         if let Some(known) = self.dequeue(&asker.token) {
             asker.place = known.place;
-        } else if let Wait::Keep { place } = wait {
-            asker.place = place;
         }
         if wait == Wait::No {
             // Only a name that nobody living waits for is taken past the queue.
@@ -151,7 +156,7 @@ impl Record {
                 Some(holding) => Reply::Busy { holding, waiters: self.queue.len() },
             };
         }
-        let (token, ttl) = (asker.token.clone(), asker.ttl);
+        let (token, ttl, polls) = (asker.token.clone(), asker.ttl, asker.polls);
         let place = self.enqueue(asker, now);
         if self.holder.is_none() {
             self.drop_silent(self.silence_allowed_after_expiry(now), now);
@@ -162,8 +167,19 @@ impl Record {
             self.hand_over(now, wakes);
         }
         let ahead = self.queue.partition_point(|waiter| waiter.rank() < (place, &token));
+        self.queue[ahead].beat = beat_of(ahead, polls, now);
         let holding = self.holding(now).expect("a free name was given to the first of the queue");
         Reply::Waiting { place, ahead, holding }
+    }
+
+    /// A beat of a waiter that is in the queue while another holds the name, without a search through the queue.
+    fn beat(&mut self, asker: &Waiter, now: Now) -> Option<Reply> {
+        let holding = self.holding(now)?;
+        let ahead = self.queue.binary_search_by(|waiter| waiter.rank().cmp(&asker.rank())).ok()?;
+        let waiter = &mut self.queue[ahead];
+        (waiter.ttl, waiter.polls) = (asker.ttl, asker.polls);
+        waiter.beat = beat_of(ahead, asker.polls, now);
+        Some(Reply::Waiting { place: asker.place, ahead, holding })
     }
 
     fn renew(&mut self, token: &Token, ttl: Duration, now: Now) -> Reply {
@@ -409,10 +425,17 @@ impl Waiter {
         (self.place, &self.token)
     }
 
-    /// How long it was not heard of, in µs; negative when the clock was set back since.
+    /// How long it was not heard of, in µs; negative while its pause goes on, and when the clock was set back since.
     fn silence(&self, now: Now) -> i64 {
         now.lease.wrapping_sub(self.beat).cast_signed()
     }
+}
+
+/// The beat of a waiter with so many ahead of it. One that polls can't be notified, and has to ask within a probation: it pauses no longer
+/// than the first ones do.
+fn beat_of(ahead: usize, polls: bool, now: Now) -> u64 {
+    let pause = if polls { BEAT } else { pause_behind(ahead) };
+    now.lease + micros(pause - BEAT)
 }
 
 /// Whole milliseconds, rounded up: a store never ends a lease before its client's deadline (I2).

@@ -30,7 +30,7 @@ use crate::finding::{Finding, Verdict};
 use crate::floors::GroupOf;
 use crate::name::{Name, NameMap};
 use crate::owner::{Session, Token};
-use crate::record::{Op, Reply};
+use crate::record::{BEAT, Op, Reply};
 use crate::url::Degrade;
 
 /// One client of both stores.
@@ -116,6 +116,11 @@ impl Backend for Layered {
 
     fn groups(&self) -> Option<GroupOf> {
         self.0.outer.groups()
+    }
+
+    /// Each request of a waiter also keeps its inner lease.
+    fn longest_pause(&self) -> Duration {
+        BEAT
     }
 
     fn verifies_after(&self) -> Option<Duration> {

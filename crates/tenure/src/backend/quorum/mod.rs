@@ -41,7 +41,7 @@ use crate::error::Error;
 use crate::finding::Finding;
 use crate::name::{Name, NameMap};
 use crate::owner::{Session, Token};
-use crate::record::{Op, Reply};
+use crate::record::{BEAT, Op, Reply};
 use crate::sync::Mutex;
 
 /// How many servers there may be.
@@ -241,6 +241,11 @@ impl Backend for Quorum {
 
     fn polls(&self, name: &Name) -> bool {
         self.0.members[self.0.desk()].backend.polls(name)
+    }
+
+    /// Each request of a waiter also finds out whether its desk still counts.
+    fn longest_pause(&self) -> Duration {
+        BEAT
     }
 
     fn connection(&self, name: &Name) -> u64 {

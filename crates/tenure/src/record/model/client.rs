@@ -136,7 +136,7 @@ impl Client {
                 }
             }
             Phase::Waiting { .. } => {
-                let rested = world.now - self.last_sent >= micros(BEAT);
+                let rested = world.now - self.last_sent >= micros(BEAT + world.scope.pause);
                 if free && rested && world.scope.flaw != Some(Flaw::NoBeats) {
                     actions.push(Action::Beat(client));
                 }
@@ -264,7 +264,7 @@ impl World {
         let now = World::store_at(self.now);
         let state = &mut self.clients[usize::from(client)];
         // An unknown copy is bounded by its not_after, a lapse and a probation.
-        let haunting = micros(TIMEOUT + super::LAPSE + PROBATION);
+        let haunting = micros(TIMEOUT + super::LAPSE + self.scope.pause + PROBATION);
         let forgotten = if state.was_copied { now + haunting } else { now };
         let (attempt, left, floor) = (state.attempt, state.attempts_left, state.floor);
         let mut over = std::mem::take(&mut state.over);

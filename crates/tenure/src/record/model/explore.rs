@@ -135,7 +135,7 @@ impl World {
         let valid = self.record.holder.as_ref().filter(|holder| now / 1_000 <= holder.expires);
         let holder = valid.map(|holder| owner(&holder.token));
         let queue = self.record.queue.iter();
-        let living = queue.filter(|waiter| now - waiter.beat <= micros(super::LAPSE));
+        let living = queue.filter(|waiter| now.saturating_sub(waiter.beat) <= micros(super::LAPSE));
         let present = holder.into_iter().chain(living.map(|waiter| owner(&waiter.token)));
         let believes = |(client, state): &(u8, &Client)| state.believes(*client, self.now);
         let mut believers = (0..).zip(&self.clients).filter(believes);

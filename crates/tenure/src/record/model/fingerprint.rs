@@ -254,7 +254,10 @@ impl World {
             let (who, attempt) = owner(&waiter.token);
             if who == client {
                 mix.add(u64::from(attempt) + places.of(waiter.place) * 16);
-                mix.add(ago(waiter.beat, store.lease, super::LAPSE + Duration::from_micros(1)));
+                // Put forward by the pause.
+                let pause = self.scope.pause;
+                let most = super::LAPSE + pause + Duration::from_micros(1);
+                mix.add(ago(waiter.beat, store.lease + micros(pause), most));
             }
         }
     }

@@ -238,6 +238,7 @@ impl World {
                 let token = token(message.client, message.attempt);
                 let op = self.op(&ask, token.clone());
                 let reply = self.apply(op);
+                self.put_forward(&token, &reply);
                 if self.scope.flaw == Some(Flaw::ShorteningRenewal) {
                     self.shorten(&token, &ask);
                 }
@@ -295,6 +296,14 @@ impl World {
             });
         }
         reply
+    }
+
+    /// What a store does with the beat of a waiter that is far from the head: it may pause for longer.
+    fn put_forward(&mut self, token: &Token, reply: &Reply) {
+        let waiter = self.record.queue.iter_mut().find(|waiter| waiter.token == *token);
+        if let (Reply::Waiting { .. }, Some(waiter)) = (reply, waiter) {
+            waiter.beat += micros(self.scope.pause);
+        }
     }
 
     /// What a store does that sets the expiry without looking whether it gets earlier.

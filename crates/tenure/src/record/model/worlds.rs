@@ -51,6 +51,19 @@ fn three_clients_and_a_crash() {
     holds(&SCOPE);
 }
 
+// Rule 5: waiters that came from far back, and may be silent for longer than a probation. The first one, if it crashes, costs a lapse.
+#[test]
+fn two_clients_that_pause_for_long() {
+    static SCOPE: Scope = Scope {
+        pause: Duration::from_secs(1),
+        budget: Budget { crashes: 1, ..Budget::UNANSWERED },
+        patience: Duration::from_secs(4),
+        patience_per_crash: Duration::from_secs(2),
+        ..COARSE
+    };
+    holds(&SCOPE);
+}
+
 #[test]
 fn large_worlds() {
     static SCOPES: [Scope; 6] = [

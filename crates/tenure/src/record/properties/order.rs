@@ -1,12 +1,14 @@
 //! Order among the living: clients that keep to the protocol, and die at any point of it.
 //!
-//! A living waiter beats every 400 ms, a living holder renews. Whoever is granted the name, no living waiter that came before it is
+//! A living waiter beats when its pause is over, a living holder renews. Whoever is granted the name, no living waiter that came before it is
 //! still waiting; and fences that were really used (each task of a holder uses one) only grow.
 
 use super::*;
 
 const STEP: u64 = 100;
 const TTL: Duration = Duration::from_secs(3);
+/// Enough that the last ones pause for longer than the first.
+const CLIENTS: u8 = 40;
 
 #[derive(Clone, Debug)]
 enum Action {
@@ -28,7 +30,7 @@ enum Action {
 }
 
 fn actions() -> impl Strategy<Value = Vec<Action>> {
-    let who = || 0..8u8;
+    let who = || 0..CLIENTS;
     let action = prop_oneof![
         6 => who().prop_map(Action::Join),
         1 => who().prop_map(Action::Kill),
@@ -40,17 +42,20 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
         1 => (0..3_000u16, any::<i16>()).prop_map(|(lease_ms, wall_ms)| Action::SetBack { lease_ms, wall_ms }),
         6 => Just(Action::Nothing),
     ];
-    prop::collection::vec(action, 1..120)
+    let crowd = prop_oneof![1 => Just(0), 1 => 0..CLIENTS];
+    (crowd, prop::collection::vec(action, 1..120))
+        .prop_map(|(crowd, actions)| (0..crowd).map(Action::Join).chain(actions).collect())
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum State {
     Out,
-    /// `came`: the how-manieth it was to join. `silent`: steps since its last beat.
+    /// `came`: the how-manieth it was to join. `silent`: ms since its last beat. `pause`: until its next.
     Waiting {
         came: usize,
         place: u64,
         silent: u64,
+        pause: Duration,
     },
     Holding {
         fence: u64,
@@ -68,7 +73,7 @@ struct Clients {
 
 impl Clients {
     fn new() -> Self {
-        Clients { store: Store::new(), states: vec![State::Out; 8], came: 0, used: 0 }
+        Clients { store: Store::new(), states: vec![State::Out; usize::from(CLIENTS)], came: 0, used: 0 }
     }
 
     fn send(&mut self, op: Op) -> Reply {
@@ -115,10 +120,10 @@ impl Clients {
         };
         match self.send(op) {
             Reply::Granted { fence } => self.granted(who, fence),
-            Reply::Waiting { place, .. } => match &mut self.states[who] {
-                State::Waiting { place: known, silent, .. } => {
+            Reply::Waiting { place, ahead, .. } => match &mut self.states[who] {
+                State::Waiting { place: known, silent, pause, .. } => {
                     assert!(*known == 0 || *known == place, "it keeps its place");
-                    (*known, *silent) = (place, 0);
+                    (*known, *silent, *pause) = (place, 0, pause_behind(ahead));
                 }
                 other => panic!("{other:?} has to wait"),
             },
@@ -138,7 +143,7 @@ impl Clients {
             Action::Join(who) if self.states[usize::from(who)] == State::Out => {
                 self.came += 1;
                 let came = self.came;
-                self.states[usize::from(who)] = State::Waiting { came, place: 0, silent: 0 };
+                self.states[usize::from(who)] = State::Waiting { came, place: 0, silent: 0, pause: BEAT };
                 self.acquire(usize::from(who), Wait::Join);
             }
             Action::Kill(who) => self.states[usize::from(who)] = State::Dead,
@@ -185,10 +190,10 @@ impl Clients {
             assert_eq!(self.send(renewal), Reply::Done);
         }
         for who in 0..self.states.len() {
-            if let State::Waiting { place, silent, .. } = &mut self.states[who] {
+            if let State::Waiting { place, silent, pause, .. } = &mut self.states[who] {
                 *silent += STEP;
                 let place = *place;
-                if Duration::from_millis(*silent) >= BEAT {
+                if Duration::from_millis(*silent) >= *pause {
                     self.acquire(who, Wait::Keep { place });
                 }
             }
@@ -221,13 +226,14 @@ proptest! {
             clients.act(action);
             clients.step();
         }
-        // All the clock was ever set back by, a ttl, and a probation for each of eight.
-        let patience = 120 * 3_000 + 3_000 + 8 * 1_100;
+        let waits = |state: &&State| matches!(state, State::Waiting { .. });
+        // All the clock was ever set back by, a ttl, and a probation for each.
+        let patience = 120 * 3_000 + 3_000 + u64::from(CLIENTS) * 1_100;
         for _ in 0..patience / STEP {
             clients.act(Action::Release);
             clients.step();
         }
-        let left = clients.states.iter().filter(|state| matches!(state, State::Waiting { .. })).count();
+        let left = clients.states.iter().filter(waits).count();
         prop_assert_eq!(left, 0);
         prop_assert!(clients.store.record.is_idle(clients.store.now));
     }

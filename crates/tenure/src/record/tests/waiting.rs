@@ -121,6 +121,73 @@ fn a_silent_waiter_is_skipped_and_comes_back_at_its_old_place() {
     assert_eq!(store.queue(), "bd");
 }
 
+/// A name that one holds and so many others wait for, each with its place.
+fn crowd(size: usize) -> (Store, Vec<(String, u64)>) {
+    let mut store = Store::new();
+    fence(store.join("holder"));
+    let name = |number: usize| format!("w{number:04}");
+    let places = (0..size).map(|number| (name(number), place(store.join(&name(number))))).collect();
+    (store, places)
+}
+
+// R1.3, rule 5: the last of many pauses for longer. It moves up at once, and is served within its pause, and not after it.
+#[test]
+fn a_waiter_from_far_back_may_be_silent_for_its_pause() {
+    let pause = pause_behind(99);
+    assert_eq!(pause, Duration::from_millis(2_500));
+    for (silence, is_served) in [(3_600, true), (3_601, false)] {
+        let (mut store, waiters) = crowd(100);
+        for (who, _) in &waiters[..99] {
+            store.leave(who);
+        }
+        let (last, its_place) = &waiters[99];
+        store.pass(silence);
+        assert_eq!(store.queue() == *last, is_served, "after {silence} ms");
+        store.release("holder", 0);
+        assert_eq!(store.granted_by_push() == Some(last), is_served, "after {silence} ms");
+        // Now that it is first, its next pause is short, and if it was dropped, it comes back.
+        let reply = store.beat(last, *its_place);
+        assert!(matches!(reply, Reply::Granted { .. }), "{reply:?}");
+    }
+}
+
+// Rule 5: the first ones beat as often as if they were alone, and are missed as soon.
+#[test]
+fn the_first_of_many_are_missed_as_soon_as_before() {
+    let (mut store, waiters) = crowd(100);
+    store.pass(1_501);
+    let Reply::Seen { waiters: living, .. } = store.apply(Op::Inspect) else { panic!("nothing seen") };
+    assert_eq!(living[0].0.as_str(), waiters[16].0, "the 17th pauses for 25 ms more");
+    assert_eq!(living.len(), 84);
+    assert_eq!((pause_behind(0), pause_behind(15)), (BEAT, BEAT));
+    assert_eq!(pause_behind(10_000), LONGEST_BEAT);
+    assert_eq!(pause_behind(usize::MAX), LONGEST_BEAT);
+}
+
+// Rule 8: a waiter that polls finds its grant by asking, within a probation.
+#[test]
+fn a_waiter_that_polls_does_not_pause_for_longer() {
+    let (mut store, _) = crowd(100);
+    let not_after = store.now.lease;
+    let wait = Wait::Join;
+    store.apply(Op::Acquire { token: token("p"), ttl: TTL, wait, polls: true, floor: 0, not_after });
+    assert_eq!(store.record.queue[100].beat, store.now.lease);
+}
+
+// R1.3: a mass of waiters whose processes died unnoticed costs a probation each for as long as their pauses allow, and no longer.
+#[test]
+fn many_that_died_far_back_are_passed_over_once_their_pauses_are_over() {
+    let (mut store, waiters) = crowd(200);
+    let survivor = waiters[199].clone();
+    store.pass(1).release("holder", 0);
+    let mut waited = 0;
+    while store.holder().as_deref() != Some(&*survivor.0) {
+        let reply = store.pass(100).beat(&survivor.0, survivor.1);
+        waited += 100;
+        assert!(waited < 8_000, "{reply:?} after {waited} ms");
+    }
+}
+
 // R1.1: the queue of a store that was flushed is rebuilt by the beats.
 #[test]
 fn order_survives_the_loss_of_the_queue() {

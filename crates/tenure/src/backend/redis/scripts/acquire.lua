@@ -41,5 +41,8 @@ if not holder then
     return grant(token, ttl, floor)
   end
 end
-local before = call('ZRANK', QUEUE, token) or 0
-return { now, 'waiting', tonumber(place), before, holder or token, start_of(last_fence()), call('PTTL', LOCK), unpublished }
+local before = call('ZRANK', QUEUE, token)
+if before and beat_of(before) > now then
+  call('HSET', BEATS, token, string.format('%.0f %d %s', beat_of(before), ttl, polls))
+end
+return { now, 'waiting', tonumber(place), before or 0, holder or token, start_of(last_fence()), call('PTTL', LOCK), unpublished }

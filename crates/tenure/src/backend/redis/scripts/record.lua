@@ -2,7 +2,8 @@
 --
 -- KEYS  lock: the holder's token, with PX · fence: the last fence that is used or reserved
 --       broken, for those that use force: the fence that started the range of the lease that was last ended by it
---       queue: waiter's token -> place · beats: waiter's token -> "last beat (µs), ttl (ms), whether it polls (0, 1)"
+--       queue: waiter's token -> place · beats: waiter's token -> "last beat (µs), ttl (ms), whether it polls (0, 1)"; the time of a beat is
+--       later by as much as the pause after it is longer than 400 ms
 -- ARGV  1: what stands before a session's id in the name of its channel. One that begins with a brace belongs to the slot of the keys, on a
 --          cluster. The last one: how long the last fence is remembered after the lease (ms). The rest is said by each operation
 -- Every script returns the server's time (µs) first, or nil where it did not look at its clock, then a word, then what belongs to it.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::drafts::{Draft, Event, Floor, Limit, Place, SESSIONS, Story, Who, session, story};
+use super::drafts::{Draft, Event, Floor, Limit, SESSIONS, Story, Who, join, session, story};
 use super::mirror::{Mirror, Verdict};
 use super::store::Store;
 use crate::name::Name;
@@ -46,7 +46,7 @@ fn the_scripts_are_the_record() {
     assert!(tally.unjudged * 2 < tally.stories, "most stories are judged to their end: {tally:?}");
     for what in ["granted", "waiting", "busy", "not held", "done", "too late", "ahead", "seen", "seen broken"]
         .into_iter()
-        .chain(["lock", "fence", "queue", "broken", "messages", "deaths", "trimmed"])
+        .chain(["lock", "fence", "queue", "broken", "messages", "deaths", "trimmed", "long pauses"])
     {
         assert!(tally.seen.get(what).is_some_and(|count| *count > 10), "{what} was hardly seen: {tally:?}");
     }
@@ -71,10 +71,27 @@ fn silence_is_judged_alike_after_an_expiry() {
     }
 }
 
-fn join(number: u8) -> Event {
-    let (who, ttl) = (Who::Token(number), Duration::from_secs(10));
-    let (place, floor, limit) = (Place::Known, Floor::Zero, Limit::Ample);
-    Event::Do(Draft::Acquire { who, ttl, place, polls: false, floor, limit })
+// Rule 5: a waiter far from the head promises a longer pause, in each of the ways in which it can be answered; it moves up, and is silent
+// for as long as it may be, and for longer.
+#[test]
+fn a_long_pause_is_kept_alike() {
+    let mut store = Store::start();
+    let crowd = 40;
+    for silence in [300, 1_900, 2_200] {
+        let mut events: Vec<_> = (0..crowd).map(join).collect();
+        // A beat, a waiter that the queue has lost, one that settles.
+        events.extend([join(30), Event::Do(Draft::Leave { who: Who::Token(31) }), join(31), join(39)]);
+        events.extend((1..30).map(|number| Event::Do(Draft::Leave { who: Who::Token(number) })));
+        events.extend([Event::Step(silence), Event::Do(Draft::Inspect)]);
+        events.push(Event::Do(Draft::Release { who: Who::Holder, used: None }));
+        events.extend([Event::Step(1_100), join(39), Event::Do(Draft::Inspect)]);
+        for subscribed in [0b0000, 0b1111] {
+            let (name, has_flags, events, mut tally) = ("orders/42", true, events.clone(), Tally::default());
+            let story = Story { name, has_flags, subscribed, events };
+            tell(&story, &mut store, &mut tally).unwrap();
+            assert!(tally.seen.get("long pauses").is_some_and(|count| *count > 20), "{tally:?}");
+        }
+    }
 }
 
 fn take_over(number: u8) -> Event {
@@ -125,6 +142,7 @@ fn tell(story: &Story, store: &mut Store, tally: &mut Tally) -> Result<(), TestC
                 tally.count("messages", seen.messages);
                 tally.count("deaths", seen.deaths);
                 tally.count("trimmed", seen.is_trimmed.into());
+                tally.count("long pauses", seen.long_pauses);
                 seen.ended.into_iter().for_each(|key| tally.count(key, 1));
             }
             Ok(Verdict::Unjudged) => {

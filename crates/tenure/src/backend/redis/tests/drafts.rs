@@ -15,6 +15,8 @@ use crate::record::{MOST_AHEAD, Op, RANGE, Wait};
 
 pub(super) const SESSIONS: u8 = 4;
 const TOKENS: u8 = 6;
+/// Enough that the last ones beat seldom.
+const CROWD: u8 = 60;
 const SECOND: i64 = 1_000;
 const HOUR: i64 = 3_600 * SECOND;
 /// In µs: by how much a floor may be ahead.
@@ -177,8 +179,13 @@ pub(super) fn story() -> impl Strategy<Value = Story> {
     let rare = prop_oneof![Just(Event::FlushAll), Just(Event::ScriptFlush)];
     let event = prop_oneof![100 => event, 1 => rare];
     let events = prop::collection::vec(event, 1..80);
-    (prop::sample::select(&NAMES[..]), any::<bool>(), 0..1u8 << SESSIONS, events)
-        .prop_map(|(name, has_flags, subscribed, events)| Story { name, has_flags, subscribed, events })
+    let crowd = prop_oneof![5 => Just(0), 1 => 20..CROWD];
+    (prop::sample::select(&NAMES[..]), any::<bool>(), 0..1u8 << SESSIONS, crowd, events).prop_map(
+        |(name, has_flags, subscribed, crowd, events)| {
+            let events = (0..crowd).map(join).chain(events).collect();
+            Story { name, has_flags, subscribed, events }
+        },
+    )
 }
 
 /// Mostly within the lives of leases and beats, and around two beats (0.8 s) and a lapse (1.5 s); past that of a queue (30 s) and that of
@@ -197,7 +204,14 @@ fn step() -> impl Strategy<Value = i64> {
 }
 
 fn who() -> impl Strategy<Value = Who> {
-    (0..TOKENS).prop_map(Who::Token)
+    prop_oneof![6 => 0..TOKENS, 1 => 0..CROWD].prop_map(Who::Token)
+}
+
+/// One that joins, or beats at the place that it was told.
+pub(super) fn join(number: u8) -> Event {
+    let (who, ttl) = (Who::Token(number), Duration::from_secs(10));
+    let (place, floor, limit) = (Place::Known, Floor::Zero, Limit::Ample);
+    Event::Do(Draft::Acquire { who, ttl, place, polls: false, floor, limit })
 }
 
 fn anyone() -> impl Strategy<Value = Who> {

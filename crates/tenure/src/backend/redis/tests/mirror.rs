@@ -12,9 +12,10 @@ use super::drafts::Draft;
 use super::parts::Parts;
 use super::store::{Outcome, Stored};
 use crate::backend::redis::keys::Keys;
+use crate::clock::micros;
 use crate::name::Name;
 use crate::owner::{SessionId, Token};
-use crate::record::{Holding, Now, Op, Record, Reply, Wait, Wake};
+use crate::record::{BEAT, Holding, Now, Op, Record, Reply, Wait, Wake, pause_behind};
 
 /// How long a queue outlives its last enqueue or beat, in ms.
 const QUEUE_LIFE: u64 = 30_000;
@@ -35,6 +36,8 @@ pub(super) struct Seen {
     pub(super) reply: &'static str,
     pub(super) messages: usize,
     pub(super) deaths: usize,
+    /// Whether it was a waiter that may pause for longer than the first ones.
+    pub(super) long_pauses: usize,
     /// Which keys had ended since the last operation.
     pub(super) ended: Vec<&'static str>,
     /// A lease had more left than its token says.
@@ -114,7 +117,10 @@ impl Mirror {
         if let (Reply::Waiting { place, .. }, Op::Acquire { token, .. }) = (&reply, op) {
             self.places.insert(token.clone(), *place);
         }
-        Ok(Verdict::Equal(Seen { reply: kind(&reply), messages: messages.len(), deaths, ended, is_trimmed }))
+        let waits = matches!(reply, Reply::Waiting { .. });
+        let is_long = waits && Parts::of(&self.record).queue.iter().any(|waiter| waiter.beat > at);
+        let (reply, messages, long_pauses) = (kind(&reply), messages.len(), usize::from(is_long));
+        Ok(Verdict::Equal(Seen { reply, messages, deaths, long_pauses, ended, is_trimmed }))
     }
 
     /// The last milliseconds of all keys.
@@ -194,13 +200,18 @@ impl Mirror {
     /// A script learns of deaths before it answers, the record after: so what a script says of the holder, and of those ahead, is what
     /// the record would say now. This is the one thing that is translated.
     fn after_deaths(&mut self, op: &Op, reply: Reply, now: Now) -> Reply {
-        let parts = Parts::of(&self.record);
+        let mut parts = Parts::of(&self.record);
         let holding = parts.holding(now.lease);
         match (reply, op) {
             // It may have been granted the name meanwhile, or be dead itself, as far as anybody can tell: then it names itself.
             (Reply::Waiting { place, .. }, Op::Acquire { token, .. }) => {
                 let itself = Holding { token: token.clone(), fence: parts.start(), left: Duration::ZERO };
                 let ahead = parts.ahead_of(token);
+                if let Some(waiter) = parts.queue.get_mut(ahead).filter(|it| it.token == token.as_str()) {
+                    let pause = if waiter.polls { BEAT } else { pause_behind(ahead) };
+                    waiter.beat = now.lease + micros(pause - BEAT);
+                    self.record = parts.record();
+                }
                 Reply::Waiting { place, ahead, holding: holding.unwrap_or(itself) }
             }
             // Nobody living is left, perhaps, and the name can be taken.
