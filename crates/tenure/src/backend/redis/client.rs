@@ -184,6 +184,7 @@ impl Client {
             value = line.connection.send_packed_command(&call.whole(has_flags)).await;
         }
         let answer = self.answered(&line, value.map_err(|error| fault::of_command(&error))?)?;
+        self.link.answered(call, &answer.reply);
         if let Some(acknowledgement) = &self.ear.acknowledgement
             && call.leases(&answer.reply)
         {
@@ -211,6 +212,9 @@ impl Client {
             false => values,
         };
         let mut answers: Vec<_> = values.into_iter().map(|value| self.answered(line, value)).collect();
+        for (call, answer) in calls.iter().zip(&answers) {
+            answer.iter().for_each(|answer| self.link.answered(call, &answer.reply));
+        }
         if let Some(acknowledgement) = &self.ear.acknowledgement {
             let leases = |call: &Call, answer: &Result<Answer, Failure>| {
                 answer.as_ref().is_ok_and(|answer| call.leases(&answer.reply))

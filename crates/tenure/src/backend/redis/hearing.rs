@@ -1,6 +1,7 @@
 //! How grants are heard: on one channel for all names, or, where a channel belongs to a slot, on one for each name.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::cluster::channels::Channels;
 use super::subscription::Subscription;
@@ -22,11 +23,11 @@ impl Hearing {
         }
     }
 
-    /// Somebody waits for this name.
-    pub(super) fn want(&self, name: &Name) {
+    /// Somebody waits for this name, and asks again after this pause.
+    pub(super) fn want(&self, name: &Name, pause: Duration) {
         match self {
-            Hearing::OfAll(subscription) => subscription.want(),
-            Hearing::OfEach(channels) => channels.want(name),
+            Hearing::OfAll(subscription) => subscription.want(pause),
+            Hearing::OfEach(channels) => channels.want(name, pause),
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind};
@@ -17,10 +17,13 @@ use tokio::sync::{Notify, watch};
 use super::connect::Connector;
 use super::fault;
 use super::pace::Pace;
+use super::script::Call;
 use super::server::Server;
 use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
 use crate::process::Home;
+use crate::record::{Reply, pause_behind};
+use crate::sync::Mutex;
 
 /// How often a connection is tried before it is said that there is none, where the server is there and breaks it off.
 const MOST_TRIES: u32 = 5;
@@ -73,6 +76,23 @@ pub(super) struct Link {
     state: watch::Sender<State>,
     /// Counts connections.
     number: AtomicU64,
+    use_of: Mutex<Use>,
+}
+
+/// What a connection is used for, as far as that says how often it is checked.
+#[derive(Default)]
+struct Use {
+    /// Until then somebody may hold a lease, and must hear of its loss.
+    held_until: Option<Instant>,
+    /// Then somebody who waits asks again, which is a check.
+    asked_at: Option<Instant>,
+}
+
+impl Use {
+    fn is_checked(&self) -> bool {
+        let now = Instant::now();
+        self.held_until.is_some_and(|until| now < until) || self.asked_at.is_none_or(|at| now >= at)
+    }
 }
 
 impl Link {
@@ -101,7 +121,13 @@ impl Link {
             Err(error) => State::Down(error.clone()),
         };
         let state = watch::Sender::new(state);
-        let link = Arc::new(Link { connector, listener, state, number: AtomicU64::new(1) });
+        let link = Arc::new(Link {
+            connector,
+            listener,
+            state,
+            number: AtomicU64::new(1),
+            use_of: Mutex::default(),
+        });
         if let Ok(line) = &line {
             link.listener.meets(&line.server);
             link.listener.connected(&line.server);
@@ -113,7 +139,13 @@ impl Link {
     /// Begins to connect, and returns.
     pub(super) fn begin(connector: Arc<Connector>, listener: Arc<dyn Listener>) -> Arc<Self> {
         let state = watch::Sender::new(State::Connecting);
-        let link = Arc::new(Link { connector, listener, state, number: AtomicU64::new(0) });
+        let link = Arc::new(Link {
+            connector,
+            listener,
+            state,
+            number: AtomicU64::new(0),
+            use_of: Mutex::default(),
+        });
         link.supervise(None);
         link
     }
@@ -123,6 +155,17 @@ impl Link {
         match &*self.state.borrow() {
             State::Up(line) => Some(line.clone()),
             State::Connecting | State::Down(_) | State::Orphaned => None,
+        }
+    }
+
+    /// A call was answered on the connection.
+    pub(super) fn answered(&self, call: &Call, reply: &Reply) {
+        if let Reply::Waiting { ahead, .. } = reply {
+            self.use_of.lock().asked_at = Some(Instant::now() + pause_behind(*ahead));
+        } else if call.leases(reply) {
+            let until = call.ttl().and_then(|ttl| Instant::now().checked_add(ttl));
+            let mut use_of = self.use_of.lock();
+            use_of.held_until = use_of.held_until.max(until);
         }
     }
 
@@ -231,7 +274,8 @@ impl Supervisor {
             pace.stands();
             let Line { connection, bell, .. } = standing;
             let is_wanted = || self.link.strong_count() > 0;
-            let ended = watch_over(connection, &bell, connector.timeout / 2, is_wanted).await;
+            let is_due = |_| self.link.upgrade().is_some_and(|link| link.use_of.lock().is_checked());
+            let ended = watch_over(connection, &bell, connector.timeout / 2, is_due, is_wanted).await;
             if ended == Ended::Unwanted {
                 break;
             }
@@ -303,16 +347,18 @@ pub(super) enum Ended {
     Unwanted,
 }
 
-/// Returns when the connection is broken, or silent for twice `half`, or not wanted any longer. An error is a sign of life too.
+/// Returns when the connection is broken, or not wanted any longer, or does not answer a check within `half`. It is checked every `half`, if
+/// that is due: `is_due` gets the time since the last check. An error is a sign of life too.
 pub(super) async fn watch_over(
     mut connection: MultiplexedConnection,
     bell: &Notify,
     half: Duration,
+    is_due: impl Fn(Duration) -> bool,
     is_wanted: impl Fn() -> bool,
 ) -> Ended {
     let mut ping = Cmd::new();
     ping.arg("PING");
-    let home = Home::here();
+    let (home, mut checked) = (Home::here(), Instant::now());
     loop {
         let is_rung = tokio::time::timeout(half, bell.notified()).await.is_ok();
         // A forked child must not write to the connection of its parent.
@@ -322,6 +368,10 @@ pub(super) async fn watch_over(
         if is_rung {
             return Ended::Broken;
         }
+        if !is_due(checked.elapsed()) {
+            continue;
+        }
+        checked = Instant::now();
         match tokio::time::timeout(half, connection.send_packed_command(&ping)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) if fault::server_error(&error).is_some() => {}

@@ -41,7 +41,7 @@ use crate::error::Error;
 use crate::finding::Finding;
 use crate::name::Name;
 use crate::owner::Session;
-use crate::record::{Op, Reply};
+use crate::record::{Op, Reply, pause_behind};
 use crate::url::RedisUrl;
 
 /// How old a lease gets before its key is tracked: short ones pay nothing.
@@ -95,8 +95,8 @@ impl Backend for Redis {
         let (call, name) = (Call::new(&client.asker().keys, name, op), name.clone());
         Pending::Later(Box::pin(async move {
             let answer = client.execute(&call).await.map_err(|failure| client.refused(failure))?;
-            if let Reply::Waiting { .. } = answer.reply {
-                client.ear.hearing.want(&name);
+            if let Reply::Waiting { ahead, .. } = answer.reply {
+                client.ear.hearing.want(&name, pause_behind(ahead));
             }
             // The server tells everyone but us of our own changes.
             if ends_anothers_lease && let Some(sink) = client.asker().sink.upgrade() {

@@ -19,6 +19,7 @@ use super::link::{Ended, watch_over};
 use super::pace::Pace;
 use super::{fault, grant};
 use crate::error::{Error, ErrorKind};
+use crate::record::BEAT;
 use crate::sync::Mutex;
 
 /// How long a subscription outlives its last waiter.
@@ -35,8 +36,8 @@ pub(super) struct Subscription {
 #[derive(Default)]
 struct State {
     phase: Phase,
-    /// When somebody last had to wait.
-    last_wait: Option<Instant>,
+    /// When somebody last had to wait, and the pause after which it asks again.
+    last_wait: Option<(Instant, Duration)>,
     bell: Option<Arc<Notify>>,
 }
 
@@ -69,10 +70,10 @@ impl Subscription {
         }
     }
 
-    /// Somebody waits.
-    pub(super) fn want(self: &Arc<Self>) {
+    /// Somebody waits, and asks again after this pause.
+    pub(super) fn want(self: &Arc<Self>, pause: Duration) {
         let mut state = self.state.lock();
-        state.last_wait = Some(Instant::now());
+        state.last_wait = Some((Instant::now(), pause));
         if !matches!(state.phase, Phase::None) {
             return;
         }
@@ -100,11 +101,18 @@ impl Subscription {
     /// Ends when nobody has waited for a while. In one step: whoever waits from now on begins a new one.
     fn ends_when_idle(&self) -> bool {
         let mut state = self.state.lock();
-        let is_idle = state.last_wait.is_none_or(|last| last.elapsed() > LINGER);
+        let is_idle = state.last_wait.is_none_or(|(last, pause)| last.elapsed() > pause + LINGER);
         if is_idle {
             state.phase = Phase::None;
         }
         is_idle
+    }
+
+    /// Whether the connection is checked when it was silent for this long. One that only waiters far from their turn need is checked
+    /// seldom: their requests, on the other connection, find a grant that was not heard.
+    fn is_checked(&self, silence: Duration) -> bool {
+        let pause = self.state.lock().last_wait.map(|(_, pause)| pause);
+        pause.is_none_or(|pause| pause <= BEAT || silence >= 2 * pause)
     }
 
     fn begin(&self, bell: Arc<Notify>) {
@@ -190,7 +198,9 @@ impl Listening {
             drop(subscription);
             pace.stands();
             let is_wanted = || self.subscription.upgrade().is_some_and(|wanted| !wanted.ends_when_idle());
-            let ended = watch_over(connection, &bell, connector.timeout / 2, is_wanted).await;
+            let is_due =
+                |silence| self.subscription.upgrade().is_some_and(|wanted| wanted.is_checked(silence));
+            let ended = watch_over(connection, &bell, connector.timeout / 2, is_due, is_wanted).await;
             if ended == Ended::Unwanted {
                 break;
             }

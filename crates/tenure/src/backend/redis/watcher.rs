@@ -113,7 +113,7 @@ async fn listen(sentinels: Arc<Sentinels>, which: usize) -> Ended {
     let (service, listened) = (sentinels.service.clone(), Arc::downgrade(&sentinels));
     drop(sentinels);
     let is_wanted = || listened.strong_count() > 0;
-    let mut watch = std::pin::pin!(watch_over(connection.clone(), &bell, patience, is_wanted));
+    let mut watch = std::pin::pin!(watch_over(connection.clone(), &bell, patience, |_| true, is_wanted));
     loop {
         let Ok(Ok(named)) = tokio::time::timeout(patience, named(&mut connection, &service)).await else {
             return Ended::Broken;

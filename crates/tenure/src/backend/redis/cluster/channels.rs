@@ -50,7 +50,7 @@ struct State {
 
 struct Channel {
     name: Name,
-    /// When somebody last had to wait.
+    /// When somebody last had to wait, and the pause after which it asks again.
     last_wait: Instant,
     phase: Phase,
 }
@@ -107,16 +107,16 @@ impl Channels {
         self.state.lock().refusal.clone()
     }
 
-    pub(in super::super) fn want(self: &Arc<Self>, name: &Name) {
-        let (channel, now) = (self.channel(name), Instant::now());
+    pub(in super::super) fn want(self: &Arc<Self>, name: &Name, pause: Duration) {
+        let (channel, last_wait) = (self.channel(name), Instant::now() + pause);
         let mut state = self.state.lock();
         if state.refusal.is_some() {
             return;
         }
         if let Some(known) = state.channels.get_mut(&channel) {
-            known.last_wait = now;
+            known.last_wait = last_wait;
         } else {
-            let wanted = Channel { name: name.clone(), last_wait: now, phase: Phase::Wanted };
+            let wanted = Channel { name: name.clone(), last_wait, phase: Phase::Wanted };
             state.channels.insert(channel, wanted);
             state.bell.iter().for_each(|bell| bell.notify.notify_one());
         }

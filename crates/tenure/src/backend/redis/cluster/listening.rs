@@ -168,6 +168,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::name::Name;
     use crate::owner::Session;
+    use crate::record::BEAT;
     use crate::url::{DomainUrl, Target};
 
     fn channels_at(node: &RedisServer) -> Arc<Channels> {
@@ -186,7 +187,7 @@ mod tests {
     async fn a_node_that_is_demoted_is_left() {
         let (node, other) = (RedisServer::start(), RedisServer::start());
         let (channels, name) = (channels_at(&node), Name::new("orders/42").expect("a name"));
-        channels.want(&name);
+        channels.want(&name, BEAT);
         until("it is heard", || channels.stands(&name)).await;
         let follow = ["REPLICAOF", "127.0.0.1", &other.port().to_string()];
         assert_eq!(node.command(&follow).text(), "OK");

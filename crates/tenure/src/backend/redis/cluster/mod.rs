@@ -31,7 +31,7 @@ use crate::finding::Finding;
 use crate::floors::GroupOf;
 use crate::name::{Name, NameMap};
 use crate::owner::Session;
-use crate::record::{Op, Reply};
+use crate::record::{Op, Reply, pause_behind};
 use crate::url::RedisUrl;
 
 /// One client of a cluster.
@@ -209,8 +209,8 @@ impl Backend for Cluster {
 async fn execute(router: &Arc<Router>, name: &Name, op: Op) -> Result<Answer, Error> {
     let ends_anothers_lease = matches!(op, Op::TakeOver { .. } | Op::Break { .. });
     let (answer, node) = router.execute(Call::new(&router.asker.keys, name, op)).await?;
-    if let Reply::Waiting { .. } = answer.reply {
-        node.client.ear.hearing.want(name);
+    if let Reply::Waiting { ahead, .. } = answer.reply {
+        node.client.ear.hearing.want(name, pause_behind(ahead));
     }
     // The server tells everyone but us of our own changes.
     if ends_anothers_lease && let Some(sink) = router.asker.sink.upgrade() {
