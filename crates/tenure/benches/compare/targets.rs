@@ -86,6 +86,11 @@ pub(crate) const TARGETS: &[Target] = &[
     Target::of("redis/held-100k", "client_cpu_percent", AtMost(15.0)),
     Target::of("redis/held-100k", "bytes_per_lease", AtMost(1024.0)),
     Target::of("redis/held-100k", "losses", AtMost(0.0)),
+    Target::of("redis/waiting-1000", "server_cpu_percent", AtMost(2.0)),
+    Target::of("redis/waiting-10000", "server_cpu_percent", AtMost(10.0)),
+    Target::beside("redis/waiting-handover-1000", "handovers_per_s", AtLeast(0.7), "8-clients"),
+    Target::beside("redis/waiting-dead-1000", "killed_p50_ms", AtMost(2.0), "8-clients"),
+    Target::beside("redis/waiting-dead-1000", "stopped_p50_ms", AtMost(2.0), "8-clients"),
     Target::beside("quorum/handover-8", "handovers_per_s", AtLeast(3.0), "rslock"),
     Target::of("quorum/handover-8", "max_min_ratio", AtMost(2.0)),
 ];

@@ -36,6 +36,7 @@ pub(crate) fn work(kind: &str, mut arguments: impl Iterator<Item = String>) {
         "raw-script" => block_on(script_turns(&place)),
         "holder" => return block_on(redis::hold(&place, index)),
         "held" => return redis::held::work(&place),
+        "waiters" => return redis::waiting::wait(&place, index as usize),
         other => panic!("no worker is called {other}"),
     };
     let bytes: Vec<u8> = turns.into_iter().flat_map(Turn::to_bytes).collect();

@@ -73,7 +73,7 @@ async fn acquire(domain: &Domain, prefix: &'static str, leases: usize) -> Vec<Gu
 }
 
 /// On a busy machine some requests of so many are answered too late; what is measured begins after them.
-async fn acquire_at_last(lock: &Lock) -> Guard {
+pub(crate) async fn acquire_at_last(lock: &Lock) -> Guard {
     loop {
         match lock.acquire().await {
             Ok(guard) => return guard,
