@@ -17,9 +17,12 @@ pub(crate) const SCENARIOS: &[(&str, Scenario)] = &[
     ("file/handover-2", |scenario, report| in_directory(scenario, report, 2)),
     ("file/handover-8", |scenario, report| in_directory(scenario, report, 8)),
     ("file/handover-32", |scenario, report| in_directory(scenario, report, 32)),
+    ("file/handover-1000", thousand),
 ];
 
 const ROUNDS: usize = 5;
+/// A thousand clients are in so many processes.
+const PROCESSES: usize = 1_000 / worker::CROWD;
 pub(crate) const ROUND: Duration = Duration::from_millis(600);
 
 /// Processes on one name with nothing to do under it, beside two that pass a byte, and beside processes that are blocked in flock(2).
@@ -37,6 +40,28 @@ fn in_directory(scenario: &str, report: &mut Report, processes: usize) {
     }
     for ((kind, _), rounds) in contenders.iter().zip(rounds) {
         add(report, scenario, kind, &rounds);
+    }
+}
+
+/// A thousand clients on one name, in eight processes, beside eight clients in as many processes.
+fn thousand(scenario: &str, report: &mut Report) {
+    /// Until all of them wait.
+    const GATHER: Duration = Duration::from_secs(2);
+    let contenders = [("tenure", "crowd", GATHER), ("tenure-8", "tenure", Duration::from_millis(200))];
+    let mut rounds = contenders.map(|_| Vec::new());
+    for _ in 0..ROUNDS {
+        for ((_, kind, warm_up), rounds) in contenders.iter().zip(&mut rounds) {
+            let scratch = Scratch::new();
+            let place = scratch.url();
+            let commands = (0..PROCESSES).map(|index| worker::command(kind, &place, index, Duration::ZERO));
+            let mut workers = Workers::start(commands);
+            let window = workers.measure_after(*warm_up, ROUND);
+            let round = Round::handovers(&workers.turns(), window, PROCESSES);
+            rounds.push(round.expect("something was handed over"));
+        }
+    }
+    for ((contender, ..), rounds) in contenders.iter().zip(rounds) {
+        add(report, scenario, contender, &rounds);
     }
 }
 

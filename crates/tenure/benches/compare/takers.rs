@@ -28,8 +28,30 @@ pub(crate) fn ready() -> u64 {
 /// A client of its own with a single task, so that each turn goes through the store.
 pub(crate) async fn tenure_turns(url: &str, hold: Duration) -> Vec<Turn> {
     let domain = Domain::open(url).await.expect("the domain opens");
-    let (lock, mut turns) = (domain.lock("bench"), Vec::with_capacity(1 << 16));
     let until = ready();
+    turns_of(&domain, hold, until).await
+}
+
+/// The same for many clients: this process stands for as many.
+pub(crate) async fn crowd_turns(url: &str, clients: usize) -> Vec<Turn> {
+    let mut domains = Vec::new();
+    for _ in 0..clients {
+        domains.push(Domain::open(url).await.expect("the domain opens"));
+    }
+    let until = ready();
+    let tasks: Vec<_> = domains
+        .into_iter()
+        .map(|domain| tokio::spawn(async move { turns_of(&domain, Duration::ZERO, until).await }))
+        .collect();
+    let mut turns = Vec::new();
+    for task in tasks {
+        turns.extend(task.await.expect("a client that ends"));
+    }
+    turns
+}
+
+async fn turns_of(domain: &Domain, hold: Duration, until: u64) -> Vec<Turn> {
+    let (lock, mut turns) = (domain.lock("bench"), Vec::new());
     while now() < until {
         let asked = now();
         let guard = lock.acquire().await.expect("the store answers");

@@ -62,6 +62,7 @@ pub(crate) const TARGETS: &[Target] = &[
     },
     Target::of("file/handover-8", "max_min_ratio", AtMost(1.1)),
     Target::across("file/handover-32", "p50_us", AtMost(1.5), "file/handover-8"),
+    Target::beside("file/handover-1000", "p50_us", AtMost(3.0), "tenure-8"),
     Target::beside("cli/startup", "p50_ms", AtMost(2.0), "flock"),
     Target::beside("redis/uncontended", "pairs_per_s", AtLeast(0.9), "raw"),
     Target::beside("redis/own-names-64", "pairs_per_s", AtLeast(0.75), "raw"),

@@ -11,11 +11,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::redis;
-use crate::takers::{ready, script_turns, tenure_turns};
+use crate::takers::{crowd_turns, ready, script_turns, tenure_turns};
 use crate::turns::{Turn, now};
 
 /// The first argument of a worker.
 pub(crate) const ARGUMENT: &str = "--worker";
+
+/// How many clients a process of the kind `crowd` stands for.
+pub(crate) const CROWD: usize = 125;
 
 /// A process of this kind. It gets the place where it meets the others, its number among them, and how long it keeps what it got.
 pub(crate) fn command(kind: &str, place: &str, index: usize, hold: Duration) -> Command {
@@ -31,6 +34,7 @@ pub(crate) fn work(kind: &str, mut arguments: impl Iterator<Item = String>) {
     let (index, hold) = (number(), Duration::from_micros(number()));
     let turns = match kind {
         "tenure" => block_on(tenure_turns(&place, hold)),
+        "crowd" => block_on(crowd_turns(&place, CROWD)),
         "fifo-pingpong" => pingpong_turns(Path::new(&place), index),
         "flock" => flock_turns(Path::new(&place), index),
         "raw-script" => block_on(script_turns(&place)),

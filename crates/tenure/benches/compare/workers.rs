@@ -25,11 +25,16 @@ impl Workers {
 
     /// Lets all begin together, once all are ready; returns when their turns count.
     pub(crate) fn measure(&mut self, round: Duration) -> Window {
+        let warm_up = WARM_UP + WARM_UP_EACH * self.0.len() as u32;
+        self.measure_after(warm_up, round)
+    }
+
+    /// The same, and says from when on they count.
+    pub(crate) fn measure_after(&mut self, warm_up: Duration, round: Duration) -> Window {
         for worker in &mut self.0 {
             let stdout = worker.stdout.as_mut().expect("it is piped");
             stdout.read_exact(&mut [0]).expect("the worker is ready");
         }
-        let warm_up = WARM_UP + WARM_UP_EACH * self.0.len() as u32;
         let start = now() + warm_up.as_nanos() as u64;
         let end = start + round.as_nanos() as u64;
         for worker in &mut self.0 {
