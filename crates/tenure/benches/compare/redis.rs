@@ -29,10 +29,10 @@ pub(crate) const SCENARIOS: &[(&str, Scenario)] = &[
     ("redis/dead-holder", loss::dead_holder),
     ("redis/loss-push", loss::loss_push),
     ("redis/held-100k", held::held_100k),
-    ("redis/waiting-1000", |scenario, report| waiting::cost(scenario, report, 1_000)),
-    ("redis/waiting-10000", |scenario, report| waiting::cost(scenario, report, 10_000)),
-    ("redis/waiting-handover-1000", |scenario, report| waiting::handover(scenario, report, 1_000)),
-    ("redis/waiting-dead-1000", |scenario, report| waiting::dead_waiter(scenario, report, 1_000)),
+    ("redis/waiting-1k", |scenario, report| waiting::cost(scenario, report, 1_000)),
+    ("redis/waiting-10k", |scenario, report| waiting::cost(scenario, report, 10_000)),
+    ("redis/handover-among-1k", |scenario, report| waiting::handover(scenario, report, 1_000)),
+    ("redis/dead-waiter-1k", |scenario, report| waiting::dead_waiter(scenario, report, 1_000)),
 ];
 
 /// The key of a name.
