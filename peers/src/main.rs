@@ -2,7 +2,8 @@
 //!
 //! Each contender is a program of its own that takes turns (this one, started again, or a script of its language) and writes down when.
 //! The settings are those that each comes with, but for giving up: all of them wait until they have it. Rounds take turns, as in
-//! `make bench`, from which the measuring is taken. Arguments choose contenders.
+//! `make bench`, from which the measuring is taken. Arguments choose contenders. A contender that stalls or fails has a row that says so: it
+//! says nothing about the others.
 
 #![expect(dead_code, reason = "`make bench` uses more of what both share")]
 
@@ -32,9 +33,10 @@ use std::time::Duration;
 
 use monitor::Monitor;
 use report::Report;
+use table::Table;
 use tenure_testkit::redis::RedisServer;
-use turns::{Round, Window};
-use workers::Workers;
+use turns::{Round, Turn, Window};
+use workers::{Failure, Workers};
 
 /// The first argument of a worker.
 const WORKER: &str = "--worker";
@@ -45,6 +47,9 @@ const PROCESSES: usize = 8;
 const ROUNDS: usize = 3;
 /// Those that poll do so every 10 to 300 ms: a round is some of that.
 const ROUND: Duration = Duration::from_secs(2);
+
+/// A round in which nobody got the lock.
+const NO_TURN: &str = "no turn";
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -60,12 +65,20 @@ fn main() {
     }
     let server = RedisServer::start();
     let mut report = Report::default();
-    uncontended(&server, &mut report, &contenders);
+    let mut table = Table::default();
+    uncontended(&server, &mut report, &mut table, &contenders);
     // Waiting is what raw has no way to do.
     let contenders: Vec<&str> = contenders.into_iter().filter(|kind| *kind != "raw").collect();
-    handovers("peers/handover-8", &server, &mut report, &contenders, Duration::ZERO);
-    handovers("peers/handover-8-held-1ms", &server, &mut report, &contenders, Duration::from_millis(1));
-    table::print(&report);
+    handovers("peers/handover-8", &server, &mut report, &mut table, &contenders, Duration::ZERO);
+    handovers(
+        "peers/handover-8-held-1ms",
+        &server,
+        &mut report,
+        &mut table,
+        &contenders,
+        Duration::from_millis(1),
+    );
+    table.print(&report);
     match report.write(&installed()) {
         Ok(path) => println!("\nwritten to {}", path.display()),
         Err(error) => {
@@ -75,14 +88,21 @@ fn main() {
     }
 }
 
+/// What a round came to: what was measured, or why nothing was.
+type Outcome = Result<Round, &'static str>;
+
 /// One process takes the name and gives it back.
-fn uncontended(server: &RedisServer, report: &mut Report, contenders: &[&str]) {
+fn uncontended(server: &RedisServer, report: &mut Report, table: &mut Table, contenders: &[&str]) {
     let round = |kind: &&str| {
-        let (mut workers, window) = measure(server, kind, 1, Duration::ZERO);
-        Round::cycles(&workers.turns(), window).expect("nobody else wants it")
+        measure(server, kind, 1, Duration::ZERO)
+            .and_then(|(turns, window)| Round::cycles(&turns, window).ok_or(NO_TURN))
     };
     for (kind, rounds) in take_turns(contenders, round) {
-        let metric = |of: fn(&Round) -> f64| rounds.iter().map(of).collect::<Vec<_>>();
+        let happened = table.note("peers/uncontended", kind, &rounds);
+        if happened.is_empty() {
+            continue;
+        }
+        let metric = |of: fn(&Round) -> f64| happened.iter().map(|round| of(round)).collect::<Vec<_>>();
         report.add("peers/uncontended", kind, "pairs_per_s", &metric(|round| round.per_s));
         report.add("peers/uncontended", kind, "p50_us", &metric(|round| round.p50_us));
         report.add("peers/uncontended", kind, "p99_us", &metric(|round| round.p99_us));
@@ -90,38 +110,50 @@ fn uncontended(server: &RedisServer, report: &mut Report, contenders: &[&str]) {
 }
 
 /// Processes that want one name all the time. What counts is that the name changes hands.
-fn handovers(scenario: &str, server: &RedisServer, report: &mut Report, contenders: &[&str], hold: Duration) {
-    let round = |kind: &&str| {
-        let (mut workers, window) = measure(server, kind, PROCESSES, hold);
-        Round::handovers(&workers.turns(), window, PROCESSES)
-    };
+fn handovers(
+    scenario: &str,
+    server: &RedisServer,
+    report: &mut Report,
+    table: &mut Table,
+    contenders: &[&str],
+    hold: Duration,
+) {
+    let round = |kind: &&str| contend(server, kind, hold).map(|(round, _)| round);
     for (kind, rounds) in take_turns(contenders, round) {
-        let monitor = Monitor::start(server);
-        let (mut workers, window) = measure(server, kind, PROCESSES, hold);
-        let watched = Round::handovers(&workers.turns(), window, PROCESSES);
-        let commands =
-            monitor.count(server, window) as f64 / watched.map_or(f64::NAN, |round| round.count as f64);
-
-        let rates: Vec<f64> =
-            rounds.iter().map(|round| round.as_ref().map_or(0.0, |round| round.per_s)).collect();
-        report.add(scenario, kind, "handovers_per_s", &rates);
-        let happened: Vec<&Round> = rounds.iter().flatten().collect();
-        let metric = |of: fn(&Round) -> f64| happened.iter().map(|round| of(round)).collect::<Vec<_>>();
-        if !happened.is_empty() {
-            report.add(scenario, kind, "p50_us", &metric(|round| round.p50_us));
-            report.add(scenario, kind, "p99_us", &metric(|round| round.p99_us));
-            report.add(scenario, kind, "max_min_ratio", &metric(|round| round.max_min_ratio));
-            let longest_wait = happened.iter().map(|round| round.longest_wait_ms).fold(0.0, f64::max);
-            report.add(scenario, kind, "longest_wait_ms", &[longest_wait]);
+        let happened = table.note(scenario, kind, &rounds);
+        if happened.is_empty() {
+            continue;
         }
-        if commands.is_finite() {
+        let metric = |of: fn(&Round) -> f64| happened.iter().map(|round| of(round)).collect::<Vec<_>>();
+        report.add(scenario, kind, "handovers_per_s", &metric(|round| round.per_s));
+        report.add(scenario, kind, "p50_us", &metric(|round| round.p50_us));
+        report.add(scenario, kind, "p99_us", &metric(|round| round.p99_us));
+        report.add(scenario, kind, "max_min_ratio", &metric(|round| round.max_min_ratio));
+        let longest_wait = happened.iter().map(|round| round.longest_wait_ms).fold(0.0, f64::max);
+        report.add(scenario, kind, "longest_wait_ms", &[longest_wait]);
+        let monitor = Monitor::start(server);
+        if let Ok((watched, window)) = contend(server, kind, hold) {
+            let commands = monitor.count(server, window) as f64 / watched.count as f64;
             report.add(scenario, kind, "commands_per_handover", &[commands]);
         }
     }
 }
 
-fn take_turns<'a, T>(contenders: &[&'a str], round: impl Fn(&&'a str) -> T) -> Vec<(&'a str, Vec<T>)> {
-    let mut all: Vec<(&str, Vec<T>)> = contenders.iter().map(|kind| (*kind, Vec::new())).collect();
+fn contend(server: &RedisServer, kind: &str, hold: Duration) -> Result<(Round, Window), &'static str> {
+    let (turns, window) = measure(server, kind, PROCESSES, hold)?;
+    // A lock that lets two in at once has no hand-overs to measure.
+    let overlaps = |pair: &[(usize, Turn)]| pair[0].1.released > pair[1].1.acquired;
+    if turns.windows(2).any(overlaps) {
+        return Err("two held it at once");
+    }
+    Round::handovers(&turns, window, PROCESSES).map(|round| (round, window)).ok_or(NO_TURN)
+}
+
+fn take_turns<'a>(
+    contenders: &[&'a str],
+    round: impl Fn(&&'a str) -> Outcome,
+) -> Vec<(&'a str, Vec<Outcome>)> {
+    let mut all: Vec<(&str, Vec<Outcome>)> = contenders.iter().map(|kind| (*kind, Vec::new())).collect();
     for _ in 0..ROUNDS {
         for (kind, rounds) in &mut all {
             rounds.push(round(kind));
@@ -130,15 +162,27 @@ fn take_turns<'a, T>(contenders: &[&'a str], round: impl Fn(&&'a str) -> T) -> V
     all
 }
 
-fn measure(server: &RedisServer, kind: &str, processes: usize, hold: Duration) -> (Workers, Window) {
+/// The turns of the processes, or why there are none.
+fn measure(
+    server: &RedisServer,
+    kind: &str,
+    processes: usize,
+    hold: Duration,
+) -> Result<(Vec<(usize, Turn)>, Window), &'static str> {
+    // A worker that gave up at the end of its round may have been granted the lock after that: nobody else gets it until it expires, which
+    // may be in a later round.
+    server.command(&["FLUSHALL"]);
     let commands = (0..processes).map(|_| {
         let mut command = program(kind);
         command.args([&server.url(), &hold.as_micros().to_string()]);
         command
     });
     let mut workers = Workers::start(commands);
-    let window = workers.measure(ROUND);
-    (workers, window)
+    let measured = workers.measure(ROUND).and_then(|window| Ok((workers.turns()?, window)));
+    measured.map_err(|failure| match failure {
+        Failure::Stalled => "stalled",
+        Failure::Died => "failed",
+    })
 }
 
 /// The program that takes turns with this lock. Its arguments are the server's URL and for how many µs it keeps what it got.

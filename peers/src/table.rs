@@ -1,28 +1,54 @@
-//! What was measured, with a line for each contender and a column for each metric.
+//! What was measured, with a line for each contender and a column for each metric; the last column says which rounds came to nothing.
 
+use std::collections::BTreeMap;
+
+use crate::Outcome;
 use crate::report::Report;
+use crate::turns::Round;
 
 const SCENARIO: usize = 26;
 
-pub(crate) fn print(report: &Report) {
-    let mut scenarios: Vec<&str> = report.rows().map(|(scenario, ..)| scenario).collect();
-    scenarios.dedup();
-    for scenario in scenarios {
+/// Which rounds came to nothing: scenario, contender and why.
+#[derive(Default)]
+pub(crate) struct Table(Vec<(String, String, String)>);
+
+impl Table {
+    /// Notes why rounds came to nothing; returns those that did not.
+    pub(crate) fn note<'a>(&mut self, scenario: &str, kind: &str, rounds: &'a [Outcome]) -> Vec<&'a Round> {
+        let mut reasons = BTreeMap::new();
+        rounds
+            .iter()
+            .filter_map(|round| round.as_ref().err())
+            .for_each(|why| *reasons.entry(*why).or_insert(0) += 1);
+        let many = rounds.len();
+        let reasons: Vec<String> =
+            reasons.into_iter().map(|(why, times)| format!("{why} in {times} of {many} rounds")).collect();
+        self.0.push((scenario.to_owned(), kind.to_owned(), reasons.join(", ")));
+        rounds.iter().flatten().collect()
+    }
+
+    pub(crate) fn print(&self, report: &Report) {
+        let mut scenarios: Vec<&str> = self.0.iter().map(|(scenario, ..)| &**scenario).collect();
+        scenarios.dedup();
+        for scenario in scenarios {
+            self.print_scenario(scenario, report);
+        }
+    }
+
+    fn print_scenario(&self, scenario: &str, report: &Report) {
         let rows: Vec<_> = report.rows().filter(|row| row.0 == scenario).collect();
-        let (mut contenders, mut metrics) = (Vec::new(), Vec::new());
-        for (_, contender, metric, _) in &rows {
-            if !contenders.contains(contender) {
-                contenders.push(*contender);
-            }
+        let mut metrics = Vec::new();
+        for (_, _, metric, _) in &rows {
             if !metrics.contains(metric) {
                 metrics.push(*metric);
             }
         }
         print!("\n| {scenario:<SCENARIO$} |");
         metrics.iter().for_each(|metric| print!(" {metric} |"));
-        print!("\n|{:-<1$}|", "", SCENARIO + 2);
+        print!(" note |\n|{:-<1$}|", "", SCENARIO + 2);
         metrics.iter().for_each(|metric| print!("{:-<1$}:|", "", metric.len() + 1));
-        for contender in contenders {
+        print!("---|");
+        for (_, contender, note) in self.0.iter().filter(|(of, ..)| of == scenario) {
             print!("\n| {contender:<SCENARIO$} |");
             for metric in &metrics {
                 let value = rows.iter().find(|row| row.1 == contender && row.2 == *metric).map(|row| row.3);
@@ -30,6 +56,7 @@ pub(crate) fn print(report: &Report) {
                     .map_or(String::new(), |value| format!("{value:.*}", if value < 100.0 { 1 } else { 0 }));
                 print!(" {text:>0$} |", metric.len());
             }
+            print!(" {note} |");
         }
         println!();
     }

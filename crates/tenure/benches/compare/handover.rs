@@ -55,8 +55,8 @@ fn thousand(scenario: &str, report: &mut Report) {
             let place = scratch.url();
             let commands = (0..PROCESSES).map(|index| worker::command(kind, &place, index, Duration::ZERO));
             let mut workers = Workers::start(commands);
-            let window = workers.measure_after(*warm_up, ROUND);
-            let round = Round::handovers(&workers.turns(), window, PROCESSES);
+            let window = workers.measure_after(*warm_up, ROUND).expect("workers that get ready");
+            let round = Round::handovers(&workers.turns().expect("workers that end"), window, PROCESSES);
             rounds.push(round.expect("something was handed over"));
         }
     }
@@ -89,21 +89,21 @@ impl Crowd<'_> {
     /// One round of them.
     pub(crate) fn handovers(&self) -> (Round, Window) {
         let (mut workers, window) = self.measure();
-        let round = Round::handovers(&workers.turns(), window, self.processes);
+        let round = Round::handovers(&workers.turns().expect("workers that end"), window, self.processes);
         (round.expect("something was handed over"), window)
     }
 
     /// One round of a single process that needs nobody.
     pub(crate) fn cycles(&self) -> Round {
         let (mut workers, window) = self.measure();
-        Round::cycles(&workers.turns(), window).expect("it had a turn")
+        Round::cycles(&workers.turns().expect("workers that end"), window).expect("it had a turn")
     }
 
     fn measure(&self) -> (Workers, Window) {
         let commands =
             (0..self.processes).map(|index| worker::command(self.kind, self.place, index, self.hold));
         let mut workers = Workers::start(commands);
-        let window = workers.measure(ROUND);
+        let window = workers.measure(ROUND).expect("workers that get ready");
         (workers, window)
     }
 }

@@ -56,8 +56,8 @@ fn handover_8(scenario: &str, report: &mut Report) {
 
 fn measure(commands: Vec<Command>) -> (Round, Window) {
     let mut workers = Workers::start(commands.into_iter());
-    let window = workers.measure(ROUND);
-    let round = Round::handovers(&workers.turns(), window, PROCESSES);
+    let window = workers.measure(ROUND).expect("workers that get ready");
+    let round = Round::handovers(&workers.turns().expect("workers that end"), window, PROCESSES);
     (round.expect("something was handed over"), window)
 }
 
