@@ -146,7 +146,7 @@ impl Returning {
             let answer = client.in_time(attempts.give_up, self.sent(answer)).await;
             match answer {
                 // Nothing was told, and its time is not over: what ended it was our own release, which was not answered.
-                Ok(_) if *was_unanswered && self.turn.lease.loss().is_none() => return Ok(Release::Done),
+                Ok(_) if *was_unanswered && self.turn.lease.is_in_store() => return Ok(Release::Done),
                 Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply)),
                 Err(error) => {
                     *was_unanswered |= error.may_have_run();

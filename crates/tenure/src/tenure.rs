@@ -129,6 +129,12 @@ impl SharedLease {
         }
         self.loss.get().map(|loss| &**loss)
     }
+
+    /// Whether the store still has it, as far as is known here. A closed domain reports a loss to its holders, and takes nothing from the store.
+    pub(crate) fn is_in_store(&self) -> bool {
+        let now = self.clock.now();
+        self.loss_at(now).is_none_or(|loss| *loss.kind() == LossKind::Closed) && now < self.deadline()
+    }
 }
 
 /// One task's turn on a lease. It is over when the lease is at another fence.

@@ -22,6 +22,24 @@ fn a_release_that_never_arrived_is_not_called_done() {
     });
 }
 
+// R2.4, R3.7: the first request released the lease, and its answer was lost. Closing the domain changes nothing about that.
+#[test]
+fn a_release_whose_answer_was_lost_is_done() {
+    for is_closed in [false, true] {
+        test("release", async move {
+            let world = World::new();
+            let guard = world.mine.holds().await;
+            if is_closed {
+                world.mine.domain.close().await;
+            }
+            world.mine.gates.once(Kind::Release, Fate::Broken(Run::First));
+            let releasing = tokio::spawn(guard.release());
+            world.pass(100 * MS).await;
+            assert_eq!(releasing.await.unwrap().unwrap(), Release::Done, "closed: {is_closed}");
+        });
+    }
+}
+
 // R2.4
 #[test]
 fn a_break_that_never_arrived_is_not_called_done() {
