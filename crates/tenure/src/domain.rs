@@ -461,9 +461,15 @@ impl Domain {
     }
 
     async fn execute(&self, name: &Name, op: Op) -> Result<Executed, Error> {
-        self.client.check()?;
+        self.begin().await?;
         self.client.backend().await?;
         self.client.execute(name, op, self.terms.timeout()).await
+    }
+
+    /// Before each request: a loop of requests that fail at once must not starve the other tasks of its thread, one of which connects again.
+    async fn begin(&self) -> Result<(), Error> {
+        tokio::task::coop::consume_budget().await;
+        self.client.check()
     }
 }
 

@@ -112,7 +112,7 @@ impl Domain {
     /// # }
     /// ```
     pub async fn release(&self, ticket: &Ticket) -> Result<Release, Error> {
-        self.client.check()?;
+        self.begin().await?;
         let (client, backend) = (&self.client, self.client.backend().await?);
         // Of the range, the turns up to the ticket's fence were used, and none after it.
         let op = Op::Release { token: ticket.token.clone(), used: ticket.fence.get() };

@@ -73,7 +73,9 @@ async fn meet(domain: &Domain, proxy: &Proxy, name: &str, verb: Verb, fault: Fau
             if domain.adopt(&ticket).await.is_err() {
                 // Nobody but its owner may end it.
                 proxy.clear();
-                while domain.release(&ticket).await.is_err() {}
+                while domain.release(&ticket).await.is_err() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
             }
         }
     }
