@@ -56,8 +56,13 @@ impl<'a> Bytes<'a> {
     }
 
     pub(crate) fn text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.text_bytes()?).ok()
+    }
+
+    /// The same, for whoever knows that it is one.
+    pub(crate) fn text_bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.u32()?).ok()?;
-        std::str::from_utf8(self.take(len)?).ok()
+        self.take(len)
     }
 }
 

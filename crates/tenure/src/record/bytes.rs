@@ -10,6 +10,11 @@ const FREE: u8 = 0;
 const HELD: u8 = 1;
 const DETACHED: u8 = 2;
 
+/// A waiter whose token has no text: four numbers and the length of the text.
+const SHORTEST_WAITER: usize = 4 + WAITER;
+/// A waiter's bytes behind its token.
+const WAITER: usize = 8 + 8 + 8 + 1;
+
 const UNBROKEN: u8 = 0;
 const BROKEN: u8 = 1;
 
@@ -45,13 +50,13 @@ impl Record {
     /// `None` for bytes that are no record. `tokens` makes a token of each text, in the order of [`skim`](Self::skim).
     pub(crate) fn take(
         bytes: &mut Bytes<'_>,
-        tokens: &mut impl FnMut(&str) -> Option<Token>,
+        tokens: &mut impl FnMut(&[u8]) -> Option<Token>,
     ) -> Option<Self> {
         let last = bytes.u64()?;
         let holder = match bytes.u8()? {
             FREE => None,
             kind @ (HELD | DETACHED) => Some(Holder {
-                token: tokens(bytes.text()?)?,
+                token: tokens(bytes.text_bytes()?)?,
                 expires: bytes.u64()?,
                 detached: kind == DETACHED,
             }),
@@ -63,10 +68,11 @@ impl Record {
             _ => return None,
         };
         let waiters = bytes.u32()?;
-        let mut queue = Vec::with_capacity(waiters.min(64) as usize);
+        let most = bytes.0.len() / SHORTEST_WAITER;
+        let mut queue = Vec::with_capacity(most.min(waiters as usize));
         for _ in 0..waiters {
             queue.push(Waiter {
-                token: tokens(bytes.text()?)?,
+                token: tokens(bytes.text_bytes()?)?,
                 place: bytes.u64()?,
                 beat: bytes.u64()?,
                 ttl: Duration::from_nanos(bytes.u64()?),
@@ -82,6 +88,17 @@ impl Record {
         bytes: &mut Bytes<'a>,
         mut each: impl FnMut(&'a str),
     ) -> Option<(Option<&'a str>, u64)> {
+        let held = Record::skim_holder(bytes)?;
+        held.0.into_iter().for_each(&mut each);
+        for _ in 0..bytes.u32()? {
+            each(bytes.text()?);
+            bytes.take(WAITER)?;
+        }
+        Some(held)
+    }
+
+    /// The same, up to the queue.
+    pub(crate) fn skim_holder<'a>(bytes: &mut Bytes<'a>) -> Option<(Option<&'a str>, u64)> {
         let start = bytes.u64()?.saturating_sub(RANGE - 1);
         let mut holder = None;
         if bytes.u8()? != FREE {
@@ -90,11 +107,6 @@ impl Record {
         }
         if bytes.u8()? != UNBROKEN {
             bytes.take(8 + 8)?;
-        }
-        holder.into_iter().for_each(&mut each);
-        for _ in 0..bytes.u32()? {
-            each(bytes.text()?);
-            bytes.take(8 + 8 + 8 + 1)?;
         }
         Some((holder, start))
     }
@@ -109,8 +121,8 @@ mod tests {
         Token::from_store(text)
     }
 
-    fn tokens(text: &str) -> Option<Token> {
-        Some(token(text))
+    fn tokens(text: &[u8]) -> Option<Token> {
+        std::str::from_utf8(text).ok().map(token)
     }
 
     fn contended() -> Record {

@@ -112,6 +112,6 @@ impl Shared {
     fn is_granted(&self, name: &Name, grant: &Grant) -> bool {
         let Ok(place) = self.place() else { return false };
         let says = |bytes: &[u8]| State::says_granted(bytes, name, &grant.token, grant.fence);
-        place.stripe(name).lock().look(&place, says).is_ok_and(|granted| granted == Some(true))
+        place.stripe(name).lock().is_granted(&place, says).is_ok_and(|granted| granted == Some(true))
     }
 }

@@ -31,6 +31,8 @@ const SHORT: usize = 4_056;
 const MARK: Range<usize> = SHORT + HEADER..BOTH - SHORT - HEADER;
 /// Both headers, and the mark between them.
 const HEAD: Range<usize> = SHORT..BOTH - SHORT;
+/// How much of long data is read by whoever looks for one holder alone.
+const BEGINNING: usize = 2_048;
 /// The longest data of a slot.
 pub(super) const LONGEST: usize = 1 << 20;
 
@@ -144,6 +146,20 @@ pub(super) fn read_head(file: &File) -> io::Result<Option<Head>> {
     let mut bytes = [0; HEAD.end - HEAD.start];
     let is_read = read_all(file, &mut bytes, HEAD.start as u64)?;
     Ok(is_read.then(|| Head::of(&bytes)))
+}
+
+/// The beginning of the data that count now, without the lock; `None` when they are short, or the file changes meanwhile, or is dead. There is no
+/// checksum of a part, and none is needed: long data are written before their header. The next write goes to the other slot, and only the
+/// one after that to this one, so data whose header counts before and after the reading were whole.
+pub(super) fn read_beginning(file: &File) -> io::Result<Option<Vec<u8>>> {
+    let counting = || -> io::Result<Option<Header>> {
+        let head = read_head(file)?.filter(|head| !head.is_dead);
+        Ok(head.and_then(|head| head.newest()).filter(|header| header.len > SHORT))
+    };
+    let Some(header) = counting()? else { return Ok(None) };
+    let mut data = vec![0; BEGINNING];
+    let is_read = read_all(file, &mut data, long_data_at(header.slot()))?;
+    Ok((is_read && counting()? == Some(header)).then_some(data))
 }
 
 /// What counts now; `None` when nothing in the file is whole. Without the lock, a write may be under way: then the slot before it is read.

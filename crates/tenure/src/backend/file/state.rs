@@ -74,7 +74,12 @@ impl State {
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(512);
+        self.to_bytes_like(0)
+    }
+
+    /// The same, which are about as long as this.
+    pub(super) fn to_bytes_like(&self, len: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(len + 512);
         self.clock.put(&mut out);
         out.put_u64(self.floor);
         out.put_u32(u32::try_from(self.records.len()).expect("fewer records than fit into a stripe"));
@@ -95,7 +100,8 @@ impl State {
             Record::skim(&mut rest, |text| texts.push_str(text))?;
         }
         let (texts, mut end) = (Arc::from(texts), 0);
-        let mut tokens = |text: &str| {
+        // The same texts, in the same order.
+        let mut tokens = |text: &[u8]| {
             let start = end;
             end += text.len();
             Token::part_of(&texts, start..end)
@@ -111,17 +117,16 @@ impl State {
         ClockIdentity::take(&mut Bytes(bytes))
     }
 
-    /// Whether these bytes say that a token holds a name under this fence; `None` for bytes that are no state.
+    /// Whether these bytes, or their beginning, say that a token holds a name under this fence; `None` when they don't tell.
     pub(super) fn says_granted(bytes: &[u8], name: &Name, token: &Token, fence: u64) -> Option<bool> {
         let mut bytes = Bytes(bytes);
         ClockIdentity::take(&mut bytes)?;
         bytes.u64()?;
         for _ in 0..bytes.u32()? {
-            let is_it = bytes.text()? == name.as_str();
-            let granted = Record::skim(&mut bytes, |_| ())?;
-            if is_it {
-                return Some(granted == (Some(token.as_str()), fence));
+            if bytes.text()? == name.as_str() {
+                return Some(Record::skim_holder(&mut bytes)? == (Some(token.as_str()), fence));
             }
+            Record::skim(&mut bytes, |_| ())?;
         }
         Some(false)
     }

@@ -68,7 +68,8 @@ impl Parts {
             bytes.put_u64(waiter.ttl);
             bytes.put_u8(waiter.polls.into());
         }
-        Record::take(&mut Bytes(&bytes), &mut |text| Some(Token::from_store(text))).expect("a record")
+        Record::take(&mut Bytes(&bytes), &mut |text| std::str::from_utf8(text).ok().map(Token::from_store))
+            .expect("a record")
     }
 
     pub(super) fn start(&self) -> u64 {
