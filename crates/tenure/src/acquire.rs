@@ -255,7 +255,8 @@ impl Sitting<'_> {
 
 impl Drop for Sitting<'_> {
     fn drop(&mut self) {
-        if !self.client.is_here() {
+        let is_over = self.bid.is_none() && !self.is_seated;
+        if is_over || !self.client.is_here() {
             return;
         }
         if let Some(bid) = self.bid.take() {

@@ -4,8 +4,8 @@
 //! perhaps by a thread that the child does not have. It has none of its parent's rights. So before anything is locked, waited for or sent,
 //! the pid is compared.
 //!
-//! The kernel is not asked each time: getpid takes longer than all else that passing a lease from task to task does. A thread believes what it
-//! asked [`FRESH`] ago. It may, because a child begins as the thread that forked, and a fork takes longer than that.
+//! The kernel is not asked each time: getpid takes longer than all else that passing a lease from task to task does. A thread that compared the
+//! pid less than [`FRESH`] ago has not forked since, because a fork takes longer; and a child begins as the thread that forked.
 //!
 //! A pid does not tell apart a process and its child if both are the first process of a pid namespace.
 
@@ -15,25 +15,23 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-/// For how long a thread believes the pid that it asked for. A fork takes tens of µs: its page tables alone are many times this.
+/// For how long a thread knows that it has not forked. A fork takes tens of µs: copying the page tables alone is many times this.
 const FRESH: Duration = Duration::from_micros(5);
 
 /// The pid of this process.
 fn id() -> u32 {
     thread_local! {
-        /// When this thread last asked, and the answer.
+        /// When this thread last compared, and the pid.
         static ASKED: Cell<Option<(Instant, u32)>> = const { Cell::new(None) };
     }
+    // The time from before the question: the answer is never taken for newer than it is.
     let now = Instant::now();
-    ASKED.with(|asked| match asked.get() {
-        Some((at, pid)) if now.checked_duration_since(at).is_some_and(|age| age < FRESH) => pid,
-        _ => {
-            let pid = std::process::id();
-            // The time from before the question: the answer is never taken for newer than it is.
-            asked.set(Some((now, pid)));
-            pid
-        }
-    })
+    let pid = match ASKED.get() {
+        Some((at, pid)) if now.duration_since(at) < FRESH => pid,
+        _ => std::process::id(),
+    };
+    ASKED.set(Some((now, pid)));
+    pid
 }
 
 /// The process that something belongs to.
