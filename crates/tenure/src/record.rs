@@ -42,8 +42,8 @@ pub(crate) const MOST_AHEAD: u64 = 365 * 86_400_000_000;
 /// How often a waiter near the head of the queue says that it is alive.
 pub(crate) const BEAT: Duration = Duration::from_millis(400);
 /// How much longer each waiter ahead makes the pause between two beats, and the longest pause.
-const BEAT_PER_WAITER: Duration = Duration::from_millis(25);
-pub(crate) const LONGEST_BEAT: Duration = Duration::from_secs(8);
+const BEAT_PER_WAITER: Duration = Duration::from_millis(50);
+pub(crate) const LONGEST_BEAT: Duration = Duration::from_secs(12);
 
 /// The pause before the next beat of a waiter with so many ahead of it: both the waiter and the store go by it.
 pub(crate) fn pause_behind(ahead: usize) -> Duration {

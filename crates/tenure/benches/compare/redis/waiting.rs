@@ -28,8 +28,8 @@ const OTHERS: u64 = 150;
 /// Opened side by side.
 const SIDE_BY_SIDE: usize = 50;
 /// Two of the longest pauses: from then on everyone asks as often as it will.
-const SETTLING: Duration = Duration::from_secs(16);
-const STEADY: Duration = Duration::from_secs(8);
+const SETTLING: Duration = Duration::from_secs(24);
+const STEADY: Duration = Duration::from_secs(12);
 const ROUNDS: usize = 3;
 
 /// What waiting clients cost the server, while one holds the name all the time; beside the same server without them.

@@ -112,7 +112,7 @@ impl Subscription {
     /// seldom: their requests, on the other connection, find a grant that was not heard.
     fn is_checked(&self, silence: Duration) -> bool {
         let pause = self.state.lock().last_wait.map(|(_, pause)| pause);
-        pause.is_none_or(|pause| pause <= BEAT || silence >= 2 * pause)
+        pause.is_none_or(|pause| pause <= BEAT || silence >= 4 * pause)
     }
 
     fn begin(&self, bell: Arc<Notify>) {

@@ -3,11 +3,11 @@
 -- Whatever is different falls through to acquire.lua, with nothing changed. ARGV and returns as there; a grant whose fence is the time is
 -- that number alone.
 
--- When a waiter with so many ahead of it beat, plus the time by which its pause is longer than 400 ms: 25 ms for each, at most 8 s. One
+-- When a waiter with so many ahead of it beat, plus the time by which its pause is longer than 400 ms: 50 ms for each, at most 12 s. One
 -- that polls pauses no longer than that.
 local function beat_of(ahead)
   if ARGV[5] == '1' then return now end
-  return now + math.min(math.max(25000 * (ahead + 1), 400000), 8000000) - 400000
+  return now + math.min(math.max(50000 * (ahead + 1), 400000), 12000000) - 400000
 end
 
 -- Whether another holds the name, and has no more left than the ttl at the end of its token: one that has is for `trim`.

@@ -77,7 +77,7 @@ fn silence_is_judged_alike_after_an_expiry() {
 fn a_long_pause_is_kept_alike() {
     let mut store = Store::start();
     let crowd = 40;
-    for silence in [300, 1_900, 2_200] {
+    for silence in [300, 2_900, 3_200] {
         let mut events: Vec<_> = (0..crowd).map(join).collect();
         // A beat, a waiter that the queue has lost, one that settles.
         events.extend([join(30), Event::Do(Draft::Leave { who: Who::Token(31) }), join(31), join(39)]);
