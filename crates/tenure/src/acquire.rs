@@ -140,7 +140,8 @@ impl Sitting<'_> {
             Ok((Reply::Waiting { place, holding, ahead }, sent)) => {
                 bid.place = Some(place);
                 let longest = client.opened().longest_pause();
-                bid.due = Some(seek::due(sent, &holding, ahead, polls, longest));
+                let server = bid.pair.as_ref().map(|pair| pair.server);
+                bid.due = Some(seek::due(sent, server, &holding, ahead, polls, longest));
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
                 let (queued, seat) = (bid.clone(), &self.seat);
                 let is_sought = client.change(|table, after| {

@@ -11,7 +11,7 @@ use crate::acquire::{SLACK, send, unexpected};
 use crate::backoff::{Backoff, jittered};
 use crate::bid::{Alarm, Bid};
 use crate::client::Client;
-use crate::clock::Moment;
+use crate::clock::{Moment, micros};
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::name::Name;
@@ -26,6 +26,9 @@ const STAGGER: Duration = Duration::from_millis(10);
 /// How often the first of the queue asks when it can't be pushed to; the one behind it half as often.
 const POLL: Duration = Duration::from_millis(25);
 
+/// Waiters far from the head ask at multiples of this, in µs, of the store's clock.
+const TOGETHER: u64 = 100_000;
+
 /// Starts to seek a lease for the tasks that wait for the name.
 pub(crate) fn start(client: Arc<Client>, name: Name, bid: Bid, alarm: Arc<Alarm>) {
     let tasks = client.tasks.clone();
@@ -34,21 +37,34 @@ pub(crate) fn start(client: Arc<Client>, name: Name, bid: Bid, alarm: Arc<Alarm>
 }
 
 /// When a waiter asks again: with its next beat, after `longest` at the latest, or when the holder's lease runs out. One that said that it
-/// polls asks sooner, the first of the queue most often.
-pub(crate) fn due(sent: Moment, holding: &Holding, ahead: usize, polls: bool, longest: Duration) -> Moment {
+/// polls asks sooner, the first of the queue most often. `server` is the store's time at the answer.
+pub(crate) fn due(
+    sent: Moment,
+    server: Option<u64>,
+    holding: &Holding,
+    ahead: usize,
+    polls: bool,
+    longest: Duration,
+) -> Moment {
     let position = u32::try_from(ahead).unwrap_or(u32::MAX);
     // The last millisecond of a lease still belongs to it.
     let expiry = sent + holding.left + Duration::from_millis(1) + STAGGER.saturating_mul(position);
     let beat = match polls {
         true => jittered(POLL.saturating_mul(position.saturating_add(1)).min(BEAT)),
-        false => spread(pause_behind(ahead).min(longest)),
+        false => shared(pause_behind(ahead).min(longest), server),
     };
     expiry.min(sent + beat)
 }
 
-/// Up to an eighth less than a long pause, so that waiters that began together don't all ask at once for ever.
-fn spread(pause: Duration) -> Duration {
-    if pause > BEAT { pause - (pause - jittered(pause)) / 4 } else { pause }
+/// A long pause ends when those of others do: a server that is woken for each beat by itself spends most of its time on waking up. They are spread
+/// over their last eighth first, so that waiters that began together don't all ask at once for ever.
+fn shared(pause: Duration, server: Option<u64>) -> Duration {
+    if pause <= BEAT {
+        return pause;
+    }
+    let pause = pause - (pause - jittered(pause)) / 4;
+    let past = server.map_or(0, |server| server.wrapping_add(micros(pause)) % TOGETHER);
+    pause.saturating_sub(Duration::from_micros(past))
 }
 
 struct Seek {
@@ -165,7 +181,8 @@ impl Seek {
             }
             Reply::Waiting { place, ahead, holding } => {
                 self.bid.place = Some(place);
-                let due = due(sent, &holding, ahead, polls, client.opened().longest_pause());
+                let server = self.bid.pair.as_ref().map(|pair| pair.server);
+                let due = due(sent, server, &holding, ahead, polls, client.opened().longest_pause());
                 let busy = Busy { holder: Some(Holder::new(holding)), waiters: ahead + 1 };
                 client.change(|table, after| table.seek_busy(name, &self.bid, busy, after));
                 Next::Sleep(due)
@@ -240,6 +257,27 @@ impl Drop for Seek {
             None => self.fail(&Error::unavailable(
                 "the runtime that waited for this lock shut down; acquire it again",
             )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Rule 5: a beat is never later than the store expects it.
+    #[test]
+    fn long_pauses_end_together_and_short_ones_as_they_are() {
+        for server in [0, 1_234_567, u64::MAX] {
+            for pause in [401, 450, 5_000, 12_000].map(Duration::from_millis) {
+                let shared = shared(pause, Some(server));
+                assert!(
+                    shared <= pause && shared + pause / 8 + Duration::from_millis(100) >= pause,
+                    "{shared:?}"
+                );
+                assert_eq!(server.wrapping_add(micros(shared)) % TOGETHER, 0, "{server} {pause:?}");
+            }
+            assert_eq!(shared(BEAT, Some(server)), BEAT);
         }
     }
 }
