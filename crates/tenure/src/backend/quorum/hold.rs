@@ -150,7 +150,8 @@ impl Group {
         let held = Held::count(&round, &all);
         if held.done + held.not_held < self.majority() {
             self.saw_silence(&round);
-            return Err(self.too_few_answers(&round));
+            // Some servers may have executed it, or will when they can be reached.
+            return Err(self.too_few_answers(&round).half_way());
         }
         let is_anothers = other_holder(&round).is_some_and(|(_, count)| count >= self.majority());
         let was_held = held.done >= self.majority() || held.done > 0 && !is_anothers;

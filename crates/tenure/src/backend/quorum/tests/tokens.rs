@@ -60,6 +60,21 @@ pub(super) fn set_down(world: &World, server: usize, is_down: bool) {
     world.servers[server].is_down.store(is_down, Ordering::SeqCst);
 }
 
+// R2.4, R2.5: whoever repeats a release that too few servers answered must not take its own for somebody else's.
+#[tokio::test]
+async fn a_release_that_too_few_servers_answered_may_have_run() {
+    let world = World::calm(3);
+    let asker = Asker::new(&world);
+    let granted = asker.ask(&world, asker.acquire()).await.expect("a free name");
+    assert!(matches!(granted, Reply::Granted { .. }), "{granted:?}");
+    world.pass(5 * MS).await;
+    set_down(&world, 1, true);
+    set_down(&world, 2, true);
+    let release = Op::Release { token: asker.token.clone(), used: u64::MAX };
+    let error = asker.ask(&world, release).await.expect_err("one of three");
+    assert!(error.may_have_run(), "{error}");
+}
+
 // R3.9, S1: its leave is sent to a server that was away when that is back; a grant that was counted since would go with it.
 #[tokio::test]
 async fn a_server_that_was_not_told_of_a_leave_does_not_count_for_its_token() {
