@@ -59,7 +59,7 @@ impl<'a> Bytes<'a> {
         std::str::from_utf8(self.text_bytes()?).ok()
     }
 
-    /// The same, for whoever knows that it is one.
+    /// The same, for a caller that has checked that it is UTF-8.
     pub(crate) fn text_bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.u32()?).ok()?;
         self.take(len)

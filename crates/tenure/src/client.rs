@@ -281,7 +281,7 @@ impl Sink for Client {
                     release::leave(&me, name.clone(), grant.token, None, PROBATION);
                 }
             }
-            // Not given back: whoever asked for it may be at work under it.
+            // Not given back: the process that asked for it may be at work under it.
             Pushed::Unasked => tracing::warn!(
                 target: "tenure",
                 %name,

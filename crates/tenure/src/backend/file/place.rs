@@ -87,7 +87,7 @@ pub(super) fn begin_session(
     clock: ClockIdentity,
     process: u32,
 ) -> Result<(Session, SessionFiles), Error> {
-    // Before anything is made, so that whoever is refused leaves no trace.
+    // Before this client makes a file: a client that is refused leaves no trace.
     session::refuse_another_boot(dir, &clock, process)?;
     for _ in 0..SESSION_TRIES {
         let session = Session::of_process(process);

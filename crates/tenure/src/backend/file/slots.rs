@@ -31,7 +31,7 @@ const SHORT: usize = 4_056;
 const MARK: Range<usize> = SHORT + HEADER..BOTH - SHORT - HEADER;
 /// Both headers, and the mark between them.
 const HEAD: Range<usize> = SHORT..BOTH - SHORT;
-/// How much of long data is read by whoever looks for one holder alone.
+/// How much of long data a client reads that looks for one holder only.
 const BEGINNING: usize = 2_048;
 /// The longest data of a slot.
 pub(super) const LONGEST: usize = 1 << 20;

@@ -249,7 +249,7 @@ impl Supervisor {
             let pace = pace.get_or_insert_with(|| Pace::new(connector.timeout));
             let Some(standing) = line.take() else {
                 let listener = Arc::clone(&link.listener);
-                // It may take long, and whoever has the link may be done with it meanwhile.
+                // Connecting may take long, and the client may drop the link meanwhile.
                 drop(link);
                 let connected = connect(&connector, &listener, pace.tries()).await;
                 let Some(link) = self.link.upgrade() else { break };

@@ -62,7 +62,7 @@ fn another_boot_id_is_refused_while_the_directory_is_in_use() {
 
 /// Two that come at the same time may both find nobody there. Then neither empties what the other has written.
 #[test]
-fn whoever_is_there_already_is_refused_too() {
+fn a_client_that_is_there_already_is_refused_too() {
     let scratch = Scratch::new();
     let dir = || Directory::open(Some(&scratch.store()), false).unwrap();
     let clock = clock_of_another_boot();
@@ -90,7 +90,7 @@ fn whoever_is_there_already_is_refused_too() {
     holder.release(NAME);
 }
 
-/// A detached lease has no process that lives. Whoever sees a boot id that is not the kernel's can't know whether it is over.
+/// A detached lease has no process that lives. A client that sees a boot id that is not the kernel's can't know whether it is over.
 #[tokio::test]
 async fn another_boot_id_does_not_end_a_detached_lease() {
     let scratch = Scratch::new();

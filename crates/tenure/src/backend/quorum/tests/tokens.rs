@@ -60,7 +60,7 @@ pub(super) fn set_down(world: &World, server: usize, is_down: bool) {
     world.servers[server].is_down.store(is_down, Ordering::SeqCst);
 }
 
-// R2.4, R2.5: whoever repeats a release that too few servers answered must not take its own for somebody else's.
+// R2.4, R2.5: a client that repeats a release that too few servers answered must know that the first one may have ended the lease.
 #[tokio::test]
 async fn a_release_that_too_few_servers_answered_may_have_run() {
     let world = World::calm(3);
