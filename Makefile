@@ -22,12 +22,14 @@ lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 
 # How many tests run at a time: most of them wait.
-SUITES_THREADS = 16
-COMMANDS_THREADS = 6
+SUITES_THREADS = 24
+COMMANDS_THREADS = 10
+# The tests that compute: the model checker and the properties. `make schedules` runs them, in a program that is optimised.
+COMPUTING = record::model record::properties
 
 # Always of the whole workspace: a choice of packages is a choice of features, and builds what they share once more.
 unit:
-	cargo test --workspace --lib --bins --locked --no-fail-fast
+	cargo test --workspace --lib --bins --locked --no-fail-fast -- $(addprefix --skip ,$(COMPUTING))
 
 # The library on every kind of store.
 suites:
@@ -46,10 +48,10 @@ examples:
 tests_of = $(addprefix --test ,$(sort $(notdir $(basename $(wildcard crates/$(1)/tests/*.rs)) \
   $(patsubst %/main.rs,%,$(wildcard crates/$(1)/tests/*/main.rs)))))
 
-# Permuted schedules: the tests of the library once more, with a mutex of the model in place of the real one. All that it depends on is as
-# the other tests built it.
+# Permuted schedules: the tests of the library once more, with a mutex of the model in place of the real one, and optimised. All that it
+# depends on is as the other tests built it.
 schedules: schedules-program
-	cd crates/tenure && "$$(sed --quiet 's/.*"executable":"\([^"]*\)".*/\1/p' ../../target/schedules.json)" schedules
+	cd crates/tenure && "$$(sed --quiet 's/.*"executable":"\([^"]*\)".*/\1/p' ../../target/schedules.json)" schedules $(COMPUTING)
 
 schedules-program:
 	@mkdir -p target
@@ -63,7 +65,7 @@ docs:
 # target/flaky. `make flaky RUNS=30 BUSY=2 ONLY="stores tenure"` runs two of them beside two busy loops; ONLY may also name tests.
 flaky: toolchain peers
 	@RUNS=$(or $(RUNS),30) BUSY=$(or $(BUSY),0) LIMIT=$(or $(LIMIT),1200) ONLY="$(ONLY)" TESTS="$(call tests_of,tenure) $(call tests_of,tenure-cli)" \
-	  SUITES_THREADS=$(SUITES_THREADS) COMMANDS_THREADS=$(COMMANDS_THREADS) .ci/flaky
+	  SUITES_THREADS=$(SUITES_THREADS) COMMANDS_THREADS=$(COMMANDS_THREADS) COMPUTING="$(COMPUTING)" .ci/flaky
 
 # The conformance suite on Valkey 9.1, and on Redis 6.2, which has a cluster without what ours needs.
 versions:
