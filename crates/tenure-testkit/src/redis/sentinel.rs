@@ -173,11 +173,13 @@ impl Trio {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn replaces_a_master_that_is_killed() {
-        let trio = Trio::start();
+        let trio = Trio::builder().down_after(Duration::from_secs(1)).start();
         let port = trio.master().port();
         trio.master().kill();
         trio.wait_for_another_than(port);

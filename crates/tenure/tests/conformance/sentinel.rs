@@ -26,9 +26,7 @@ impl ThroughSentinel {
         static SHARED: Mutex<Weak<Trio>> = Mutex::new(Weak::new());
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mut shared = SHARED.lock().expect("no panic");
-        let trio = shared
-            .upgrade()
-            .unwrap_or_else(|| Arc::new(Trio::builder().down_after(Duration::from_secs(60)).start()));
+        let trio = shared.upgrade().unwrap_or_else(|| Arc::new(Trio::start()));
         *shared = Arc::downgrade(&trio);
         ThroughSentinel { trio, prefix: NEXT.fetch_add(1, Ordering::Relaxed), replicas: "" }
     }

@@ -29,7 +29,7 @@ fn cut_off(trio: &Trio) -> &RedisServer {
 // One replica of two acknowledges, and the other is promoted: two hold the name, and fences tell them apart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_acknowledgement_of_two_is_not_enough() {
-    let trio = Trio::builder().ranked().start();
+    let trio = Trio::builder().ranked().down_after(Duration::from_secs(1)).start();
     let first = open_deaf(&trio, "1").await;
     let behind = cut_off(&trio);
     let held = first.lock("orders/42").acquire().await.expect("one replica has it");
@@ -47,7 +47,7 @@ async fn one_acknowledgement_of_two_is_not_enough() {
 // The same with all of them: there is no lease that the one that is promoted does not know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_acknowledgements_are() {
-    let trio = Trio::builder().ranked().start();
+    let trio = Trio::builder().ranked().down_after(Duration::from_secs(1)).start();
     let first = open_deaf(&trio, "all").await;
     let held = first.lock("orders/41").acquire().await.expect("both replicas have it");
     let behind = cut_off(&trio);

@@ -37,7 +37,7 @@ fn scripts(server: &RedisServer) -> u64 {
 }
 
 fn killed(replicas: &str) {
-    let trio = Trio::start();
+    let trio = Trio::builder().down_after(Duration::from_secs(1)).start();
     let mut cell = start("master killed", &trio, replicas);
     while cell.goes_on() {
         cell.work_for(500, 2_500);
@@ -93,7 +93,7 @@ fn start_half_deaf(what: &str, trio: &Trio, replicas: &str) -> Cell {
 }
 
 fn paused(replicas: &str) {
-    let trio = Trio::start();
+    let trio = Trio::builder().down_after(Duration::from_secs(1)).start();
     let mut cell = start_half_deaf("master paused", &trio, replicas);
     while cell.goes_on() {
         cell.work_for(500, 2_500);
@@ -119,7 +119,7 @@ fn paused(replicas: &str) {
 /// One replica does not hear of the master any more, and is the one that Sentinel prefers, when it is told to replace the master and
 /// when it has to.
 fn behind(replicas: &str) {
-    let trio = Trio::builder().ranked().start();
+    let trio = Trio::builder().ranked().down_after(Duration::from_secs(1)).start();
     let mut cell = start_half_deaf("replica cut off and promoted", &trio, replicas);
     for is_ordered in [true, false].into_iter().cycle() {
         cell.work_for(500, 1_500);

@@ -10,7 +10,7 @@ use crate::layered::scene::{Machine, NAME};
 // R0.2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_is_survived() {
-    let (trio, machine) = (Trio::start(), Machine::new());
+    let (trio, machine) = (Trio::builder().down_after(Duration::from_secs(1)).start(), Machine::new());
     std::fs::create_dir_all(machine.path()).expect("a directory");
     let outer = format!("{}?ttl=2s", trio.url());
     let never = Domain::layered(&outer, machine.url(), Degrade::Never).await.expect("to open");

@@ -101,7 +101,7 @@ async fn a_connection_that_stands_after_the_failover_is_not_used() {
 // R0.6: a Sentinel may name servers by their hosts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hosts_have_names() {
-    let trio = Trio::builder().down_after(Duration::from_secs(60)).start();
+    let trio = Trio::start();
     let (one, master) = (&trio.sentinels()[0], trio.master());
     for setting in ["resolve-hostnames", "announce-hostnames"] {
         assert_eq!(one.command(&["SENTINEL", "CONFIG", "SET", setting, "yes"]).text(), "OK");

@@ -47,7 +47,7 @@ async fn turns(domains: [&Domain; 2]) -> Fence {
 // B1, R0.5: fault 10, the master is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_master_is_followed_by_another() {
-    let trio = Trio::start();
+    let trio = Trio::builder().down_after(Duration::from_secs(1)).start();
     let (one, other) = (open(&trio).await, open(&trio).await);
     turns([&one, &other]).await;
     let held = one.lock("orders/42").acquire().await.expect("a master");
@@ -72,7 +72,7 @@ async fn a_killed_master_is_followed_by_another() {
 // B1: fault 10, the master is paused, replaced, and goes on as if it were one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_master_that_resumes_is_not_believed() {
-    let trio = Trio::start();
+    let trio = Trio::builder().down_after(Duration::from_secs(1)).start();
     let (one, other) = (open(&trio).await, open(&trio).await);
     // A failover may be over before the lease is, which would then go on at the new master.
     let held = one.lock("orders/42").no_renewal().acquire().await.expect("a master");
@@ -106,7 +106,7 @@ async fn a_paused_master_that_resumes_is_not_believed() {
 // R0.5: a server that is demoted without a word says READONLY, and its successor is asked at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_demoted_master_is_left_for_its_successor() {
-    let trio = Trio::builder().down_after(Duration::from_secs(60)).start();
+    let trio = Trio::start();
     let domain = open(&trio).await;
     let before = turns([&domain, &domain]).await;
     let old = trio.master();

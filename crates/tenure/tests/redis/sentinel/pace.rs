@@ -44,7 +44,7 @@ async fn grants(domain: &Domain, length: Duration) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_names_wait_for_replicas_together() {
-    let trio = Trio::builder().down_after(Duration::from_secs(60)).start();
+    let trio = Trio::start();
     let length = soak::length(1);
     for replicas in ["", "&replicas=1", "&replicas=all"] {
         let domain = Domain::open(format!("{}?ttl=10s{replicas}", trio.url())).await.expect("a master");

@@ -57,7 +57,7 @@ async fn few_permissions_are_enough() {
 // R0.6, R4.4: what is missing is named.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_permission_is_denied() {
-    let trio = Trio::builder().down_after(Duration::from_secs(60)).start();
+    let trio = Trio::start();
     trio.servers().iter().for_each(|server| permit(server, "app", &format!("{KEYS} {COMMANDS}")));
     trio.sentinels().iter().for_each(|sentinel| permit(sentinel, "scout", "+sentinel|masters"));
     let place = trio.url().replace("://", "://app:secret@");
@@ -83,7 +83,7 @@ async fn a_missing_permission_is_denied() {
 // R4.4: a Sentinel that does not say how many replicas there are leaves open what all of them are. The master forgets those that are away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_of_an_unknown_number_is_denied() {
-    let trio = Trio::builder().down_after(Duration::from_secs(60)).start();
+    let trio = Trio::start();
     let rules = SCOUT.replace(" +sentinel|master", "");
     trio.sentinels().iter().for_each(|sentinel| permit(sentinel, "scout", &rules));
     let url = format!("{}?ttl=10m&sentinel_user=scout&sentinel_password=secret&replicas=", trio.url());
@@ -116,7 +116,7 @@ async fn all_of_an_unknown_number_is_denied() {
 // R0.6, R0.8: it is said once, and asked no more often than needed.
 #[tokio::test]
 async fn who_may_not_listen_to_sentinels_is_quiet() {
-    let trio = Trio::builder().down_after(Duration::from_secs(60)).start();
+    let trio = Trio::start();
     let rules = SCOUT.replace("+subscribe", "");
     trio.sentinels().iter().for_each(|sentinel| permit(sentinel, "scout", &rules));
     // So far away that no connection seems to break at once.
