@@ -22,7 +22,7 @@ lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 
 # How many tests run at a time: most of them wait.
-SUITES_THREADS = 24
+SUITES_THREADS = 16
 COMMANDS_THREADS = 10
 # The tests that compute: the model checker and the properties. `make schedules` runs them, in a program that is optimised.
 COMPUTING = record::model record::properties

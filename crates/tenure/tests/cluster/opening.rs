@@ -108,7 +108,8 @@ async fn nodes_are_found_by_whatever_name_they_have() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_and_tls_are_for_all_nodes() {
     let cluster = Cluster::builder().password("hidden").tls().start();
-    let ca = format!("?tls_ca={}", cluster.ca_path().display());
+    // A busy machine takes its time to encrypt.
+    let ca = format!("?ttl=40s&timeout=20s&tls_ca={}", cluster.ca_path().display());
     let url = |whom: &str| format!("{}{ca}", cluster.url().replace("://", &format!("://{whom}")));
     let domain = Domain::open(url(":hidden@")).await.expect("both are right");
     for name in ["a", "b", "c", "d", "e"] {

@@ -39,7 +39,7 @@ impl OneServer {
         }
     }
 
-    /// Every connection is killed ten times a second.
+    /// Every connection is killed, up to ten times a second.
     fn killed() -> Self {
         let mut fixture = OneServer::new();
         fixture.killer = Some(Killer::start(Arc::clone(&fixture.server)));
@@ -67,8 +67,16 @@ impl OneServer {
     }
 }
 
-/// How often all connections are killed.
+/// How long connections live that are of use.
 const EVERY: Duration = Duration::from_millis(100);
+
+/// How many clients are connected.
+fn connected(server: &RedisServer) -> u64 {
+    let clients = server.question(&["INFO", "clients"]).text();
+    let number =
+        clients.lines().find_map(|line| line.strip_prefix("connected_clients:")?.trim().parse().ok());
+    number.expect("a number of clients")
+}
 
 /// How many scripts clients have called.
 fn scripts_served(server: &RedisServer) -> u64 {
@@ -94,24 +102,25 @@ impl Killer {
         let (is_over, pauses) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(false)));
         let (ends, rests) = (Arc::clone(&is_over), Arc::clone(&pauses));
         let thread = std::thread::spawn(move || {
-            let (mut served, mut since, mut times) = (0, Instant::now(), 0_u32);
+            let (mut served, mut clients, mut since) = (0, 0, Instant::now());
             while !ends.load(Ordering::SeqCst) {
-                // On a busy machine a connection needs longer to be of use at all.
-                let is_of_use = scripts_served(&server) > served + 1 || since.elapsed() > 10 * EVERY;
-                if !is_of_use {
+                // On a busy machine a connection needs longer to be made, and to be of use. Who was killed before that again and again would
+                // pause for longer and longer before it tries again.
+                let is_of_use = connected(&server) >= clients && scripts_served(&server) > served + 1;
+                if !is_of_use && since.elapsed() < 10 * EVERY {
                     std::thread::park_timeout(EVERY / 10);
                     continue;
                 }
+                std::thread::park_timeout(EVERY);
                 let pauses = rests.lock().expect("no panic");
+                (clients, served) = (connected(&server), scripts_served(&server));
                 if !*pauses {
                     for kind in ["normal", "pubsub"] {
                         server.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
                     }
                 }
                 drop(pauses);
-                (served, since, times) = (scripts_served(&server), Instant::now(), times + 1);
-                // Now and then for long enough that also those get through whose attempts to connect are spaced out by now.
-                std::thread::park_timeout(if times.is_multiple_of(5) { 6 * EVERY } else { EVERY });
+                since = Instant::now();
             }
         });
         Killer { is_over, pauses, thread: Some(thread) }

@@ -43,7 +43,7 @@ async fn a_hundred_first_callers_make_one_connection() {
 async fn a_failed_attempt_is_everyones_and_can_be_tried_again() {
     let server = RedisServer::start();
     let proxy = Proxy::new(&server);
-    let domain = Domain::lazy(format!("{}?timeout=500ms", proxy.url())).expect("a valid URL");
+    let domain = Domain::lazy(format!("{}?timeout=2s", proxy.url())).expect("a valid URL");
     proxy.inject(Fault::Silence, 1, named("HELLO"));
     let answers = callers(&domain, 100).await;
     let said: Vec<String> =
