@@ -149,13 +149,13 @@ impl Client {
         let (mut used, mut del) = (Cmd::new(), Cmd::new());
         used.arg("EXISTS").arg(lock).arg(queue).arg(beats);
         del.arg("DEL").arg(fence).arg(Keys::broken(lock).to_string());
-        match line.connection.send_packed_command(&used).await {
+        match line.connection.send(&used).await {
             Ok(Value::Int(0)) => {}
             Ok(Value::ServerError(refusal)) => return Err(refused_on(&line, refusal)),
             Ok(_) => return Ok(()),
             Err(error) => return Err(fault::of_command(&error).into()),
         }
-        match line.connection.send_packed_command(&del).await {
+        match line.connection.send(&del).await {
             Ok(Value::ServerError(refusal)) => Err(refused_on(&line, refusal)),
             Ok(_) => Ok(()),
             Err(error) => Err(fault::of_command(&error).into()),
@@ -179,9 +179,9 @@ impl Client {
             return answers.into_iter().next().unwrap_or_else(|| Err(fault::unexpected(&Value::Nil).into()));
         }
         let has_flags = line.server.knows_flags();
-        let mut value = line.connection.send_packed_command(&call.by_hash(has_flags)).await;
+        let mut value = line.connection.send(&call.by_hash(has_flags)).await;
         if value.as_ref().is_ok_and(is_unknown) {
-            value = line.connection.send_packed_command(&call.whole(has_flags)).await;
+            value = line.connection.send(&call.whole(has_flags)).await;
         }
         let answer = self.answered(&line, value.map_err(|error| fault::of_command(&error))?)?;
         self.link.answered(call, &answer.reply);
@@ -297,7 +297,7 @@ async fn send(
         commands.add_command(command(call));
         ends.push(commands.len() - 1);
     }
-    let answers = line.connection.send_packed_commands(&commands, 0, commands.len()).await;
+    let answers = line.connection.send_all(&commands).await;
     let mut answers = answers.map_err(|error| fault::of_command(&error))?;
     Ok(ends.into_iter().map(|end| answers.get_mut(end).map_or(Value::Nil, std::mem::take)).collect())
 }

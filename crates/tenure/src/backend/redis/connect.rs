@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionAddr, PushInfo, PushKind, Value};
 use tokio::sync::Notify;
 
-use super::access::{Access, connection_config};
+use super::access::Access;
+use super::connection::Connection;
 use super::sentinel::{self, Hear, Sentinels};
 use super::server::{self, Server, string};
 use super::{fault, watcher};
@@ -93,7 +93,7 @@ impl Connector {
         &self,
         patience: Duration,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection, Error> {
+    ) -> Result<Connection, Error> {
         match &self.way {
             Way::Direct { client, address } | Way::Node { client, address } => {
                 self.connect_to(client, address, patience, hear).await
@@ -112,7 +112,7 @@ impl Connector {
         &self,
         patience: Duration,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection, Error> {
+    ) -> Result<Connection, Error> {
         let mut connection = match &self.way {
             Way::Direct { client, address } | Way::Node { client, address } => {
                 self.connect_to(client, address, patience, hear).await?
@@ -125,7 +125,7 @@ impl Connector {
         let mut questions = redis::pipe();
         questions.cmd("HELLO");
         questions.cmd("INFO").arg("server");
-        let answers = connection.send_packed_commands(&questions, 0, 2);
+        let answers = connection.send_all(&questions);
         let answers = tokio::time::timeout(patience, answers).await.map_err(|_| self.silent())?;
         let answers = answers.map_err(|error| fault::of_connecting(&error, &self.address()))?;
         let [hello, info] = &answers[..] else { return Err(fault::unexpected(&Value::Array(answers))) };
@@ -158,7 +158,7 @@ impl Connector {
         server: HostPort,
         patience: Duration,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection, Error> {
+    ) -> Result<Connection, Error> {
         let (address, ended) = (sentinel::shown(&server), Arc::new(Notify::new()));
         let rung = Arc::clone(&ended);
         let hear: Arc<Hear> = Arc::new(move |push: PushInfo| {
@@ -197,10 +197,8 @@ impl Connector {
         address: &str,
         patience: Duration,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection, Error> {
-        let config = connection_config(hear);
-        let connected = client.get_multiplexed_async_connection_with_config(&config);
-        match tokio::time::timeout(patience, connected).await {
+    ) -> Result<Connection, Error> {
+        match tokio::time::timeout(patience, Connection::new(client, hear)).await {
             Ok(connection) => connection.map_err(|error| {
                 fault::of_selecting(&error, address, self.db)
                     .unwrap_or_else(|| fault::of_connecting(&error, address))
@@ -212,7 +210,7 @@ impl Connector {
     /// Prepares a connection for commands: the server tells of changes to the keys that are asked for, but for our own.
     pub(super) async fn prepare(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut Connection,
         patience: Duration,
     ) -> Result<Server, Error> {
         let mut setup = redis::pipe();
@@ -221,7 +219,7 @@ impl Connector {
         setup.cmd("CLIENT").arg("CACHING").arg("YES");
         setup.cmd("INFO");
         setup.cmd("TIME");
-        let answers = tokio::time::timeout(patience, connection.send_packed_commands(&setup, 0, 5)).await;
+        let answers = tokio::time::timeout(patience, connection.send_all(&setup)).await;
         let answers = answers.map_err(|_| self.silent())?;
         let answers = answers.map_err(|error| fault::of_connecting(&error, &self.address()))?;
         let [hello, tracking, caching, info, time] = &answers[..] else {
@@ -264,10 +262,10 @@ impl Connector {
     }
 
     /// Whether the append-only file has every change before it is answered; no, where the server does not say.
-    async fn asks_for_every_change(&self, connection: &mut MultiplexedConnection) -> bool {
+    async fn asks_for_every_change(&self, connection: &mut Connection) -> bool {
         let mut config = redis::Cmd::new();
         config.arg("CONFIG").arg("GET").arg("appendfsync");
-        let answer = tokio::time::timeout(self.timeout, connection.send_packed_command(&config)).await;
+        let answer = tokio::time::timeout(self.timeout, connection.send(&config)).await;
         let Ok(Ok(Value::Map(fields))) = answer else { return false };
         fields.iter().any(|(_, value)| string(value) == Some("always"))
     }

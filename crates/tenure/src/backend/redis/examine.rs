@@ -158,7 +158,7 @@ async fn acknowledged(client: &Redis, replicas: u64) -> Option<u64> {
     let mut wait = Cmd::new();
     wait.arg("WAIT").arg(replicas).arg(LONGEST_REPLICATION.as_millis().to_string());
     let mut line = client.0.link.line().await.ok()?;
-    match line.connection.send_packed_command(&wait).await {
+    match line.connection.send(&wait).await {
         Ok(Value::Int(count)) => u64::try_from(count).ok(),
         _ => None,
     }

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
 use super::connect::Connector;
+use super::connection::Connection;
 use super::fault;
 use super::pace::Pace;
 use super::script::Call;
@@ -31,7 +31,7 @@ const MOST_TRIES: u32 = 5;
 /// A connection that stands.
 #[derive(Clone)]
 pub(super) struct Line {
-    pub(super) connection: MultiplexedConnection,
+    pub(super) connection: Connection,
     pub(super) server: Arc<Server>,
     /// Rung when it breaks, or when it is not to be used any longer. Each connection has its own: an old one may break late.
     bell: Arc<Notify>,
@@ -256,6 +256,8 @@ impl Supervisor {
                 match connected {
                     Ok(new) => {
                         link.number.fetch_add(1, Ordering::AcqRel);
+                        // Who asked on the one before may ask no more.
+                        link.use_of.lock().asked_at = None;
                         link.listener.meets(&new.server);
                         link.state.send_replace(State::Up(new.clone()));
                         link.listener.connected(&new.server);
@@ -350,7 +352,7 @@ pub(super) enum Ended {
 /// Returns when the connection is broken, or not wanted any longer, or does not answer a check within `half`. It is checked every `half`, if
 /// that is due: `is_due` gets the time since the last check. An error is a sign of life too.
 pub(super) async fn watch_over(
-    mut connection: MultiplexedConnection,
+    mut connection: Connection,
     bell: &Notify,
     half: Duration,
     is_due: impl Fn(Duration) -> bool,
@@ -372,7 +374,7 @@ pub(super) async fn watch_over(
             continue;
         }
         checked = Instant::now();
-        match tokio::time::timeout(half, connection.send_packed_command(&ping)).await {
+        match tokio::time::timeout(half, connection.send(&ping)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) if fault::server_error(&error).is_some() => {}
             Ok(Err(_)) => return Ended::Broken,

@@ -8,6 +8,7 @@ mod access;
 mod client;
 pub(crate) mod cluster;
 mod connect;
+mod connection;
 mod ear;
 mod examine;
 mod fault;

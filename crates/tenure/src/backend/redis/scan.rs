@@ -1,8 +1,8 @@
 //! The names in use, by looking through the keys. Redis scans in steps, so others are not held up, however many keys there are.
 
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 
+use super::connection::Connection;
 use super::fault;
 use super::keys::Keys;
 use crate::error::Error;
@@ -12,11 +12,7 @@ use crate::name::{Name, NameMap};
 const STEP: usize = 1_000;
 
 /// The names that are held or waited for, and start with `prefix`.
-pub(super) async fn names(
-    mut connection: MultiplexedConnection,
-    keys: &Keys,
-    prefix: &str,
-) -> Result<Vec<Name>, Error> {
+pub(super) async fn names(mut connection: Connection, keys: &Keys, prefix: &str) -> Result<Vec<Name>, Error> {
     let [locks, queues] = keys.patterns(prefix);
     let mut names = NameMap::default();
     // A key may be shown twice.
@@ -29,16 +25,12 @@ pub(super) async fn names(
     Ok(names.into_keys().collect())
 }
 
-async fn scan(
-    connection: &mut MultiplexedConnection,
-    pattern: &str,
-    kind: &str,
-) -> Result<Vec<String>, Error> {
+async fn scan(connection: &mut Connection, pattern: &str, kind: &str) -> Result<Vec<String>, Error> {
     let (mut found, mut cursor) = (Vec::new(), b"0".to_vec());
     loop {
         let mut step = Cmd::new();
         step.arg("SCAN").arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(STEP).arg("TYPE").arg(kind);
-        let answer = match connection.send_packed_command(&step).await {
+        let answer = match connection.send(&step).await {
             Ok(Value::ServerError(refusal)) => return Err(fault::refused(&refusal)),
             Ok(answer) => answer,
             Err(error) => return Err(fault::of_command(&error)),

@@ -8,13 +8,13 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, Value};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::client::Asker;
 use super::connect::Connector;
+use super::connection::Connection;
 use super::link::{Ended, watch_over};
 use super::pace::Pace;
 use super::{fault, grant};
@@ -229,7 +229,7 @@ async fn subscribe(
     subscription: &Arc<Subscription>,
     bell: &Arc<Notify>,
     patience: Duration,
-) -> Result<MultiplexedConnection, Error> {
+) -> Result<Connection, Error> {
     let (told, rung, connector) = (Arc::downgrade(subscription), Arc::clone(bell), &subscription.connector);
     let mut connection = connector
         .join(patience, move |push| match push.kind {

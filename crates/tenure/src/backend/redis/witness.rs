@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, PushKind, Value};
 
 use super::connect::Connector;
+use super::connection::Connection;
 use super::link::Line;
 use super::server::{Server, string};
 use crate::backoff::Backoff;
@@ -42,7 +42,7 @@ struct Last {
 
 /// The connection of a witness.
 struct Wire {
-    connection: MultiplexedConnection,
+    connection: Connection,
     is_broken: Arc<AtomicBool>,
 }
 
@@ -80,7 +80,7 @@ impl Witness {
             Some(wire) => wire.connection.clone(),
             None => line.connection.clone(),
         };
-        let answers = connection.send_packed_commands(waiting, 0, waiting.len()).await;
+        let answers = connection.send_all(waiting).await;
         if answers.is_err() {
             last.wire = None;
         }
@@ -127,7 +127,7 @@ impl Witness {
         let mut connection = connector.join(connector.timeout, hear).await.ok()?;
         let mut question = Cmd::new();
         question.arg("INFO").arg("server");
-        let info = connection.send_packed_command(&question).await.ok()?;
+        let info = connection.send(&question).await.ok()?;
         string(&info).is_some_and(|info| self.server.says(info)).then_some(Wire { connection, is_broken })
     }
 }

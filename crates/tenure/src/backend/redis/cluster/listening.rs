@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, PushInfo, PushKind, Value};
 
+use super::super::connection::Connection;
 use super::super::fault;
 use super::super::server::is_replica;
 use super::super::{link, pace::Pace};
@@ -66,7 +66,7 @@ impl Listening {
 
     /// Says what has changed, and asks for a sign of life where nothing has: for the node's role, because one that was demoted keeps its
     /// connections.
-    async fn listen(&self, mut connection: MultiplexedConnection, bell: &Bell, timeout: Duration) -> Ended {
+    async fn listen(&self, mut connection: Connection, bell: &Bell, timeout: Duration) -> Ended {
         let mut is_rung = true;
         loop {
             if bell.is_broken.load(Ordering::Acquire) {
@@ -88,7 +88,7 @@ impl Listening {
                 commands.cmd("HELLO");
             }
             if !commands.is_empty() {
-                let sent = connection.send_packed_commands(&commands, 0, commands.len());
+                let sent = connection.send_all(&commands);
                 let answers = match tokio::time::timeout(timeout, sent).await {
                     Ok(Ok(answers)) => answers,
                     Ok(Err(_)) => return Ended::Broken(link::Ended::Broken),
@@ -144,7 +144,7 @@ async fn connect(
     channels: &Arc<Channels>,
     bell: &Arc<Bell>,
     patience: Duration,
-) -> Result<MultiplexedConnection, Error> {
+) -> Result<Connection, Error> {
     let (told, rung) = (Arc::downgrade(channels), Arc::clone(bell));
     let hear = move |push: PushInfo| match push.kind {
         PushKind::Disconnection => rung.broke(),

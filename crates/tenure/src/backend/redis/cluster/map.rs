@@ -3,9 +3,9 @@
 //! `CLUSTER SLOTS` is asked, which every version knows, and not `CLUSTER SHARDS`. A node names others by the port that fits the connection it
 //! was asked on, and may leave the host out: that is then the one that was asked.
 
-use redis::aio::MultiplexedConnection;
 use redis::{ServerError, Value};
 
+use super::super::connection::Connection;
 use super::super::fault;
 use super::super::server::{field, string};
 use crate::error::{Error, ErrorKind};
@@ -43,10 +43,10 @@ impl Map {
 }
 
 /// Asks on this connection, which goes to `asked`.
-pub(super) async fn ask(connection: &mut MultiplexedConnection, asked: &HostPort) -> Result<Map, Error> {
+pub(super) async fn ask(connection: &mut Connection, asked: &HostPort) -> Result<Map, Error> {
     let mut questions = redis::pipe();
     questions.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
-    let answers = connection.send_packed_commands(&questions, 0, 2).await;
+    let answers = connection.send_all(&questions).await;
     let answers = answers.map_err(|error| fault::of_command(&error))?;
     let [info, slots] = &answers[..] else { return Err(fault::unexpected(&Value::Array(answers))) };
     let info = string(info).unwrap_or_default();

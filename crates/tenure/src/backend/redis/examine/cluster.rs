@@ -117,7 +117,7 @@ async fn cluster(node: &Node, router: &Router) -> Result<Finding, Error> {
     let mut line = node.client.link.line().await?;
     let mut questions = redis::pipe();
     questions.cmd("CLUSTER").arg("INFO").cmd("CONFIG").arg("GET").arg("cluster-node-timeout");
-    let answers = line.connection.send_packed_commands(&questions, 0, 2).await;
+    let answers = line.connection.send_all(&questions).await;
     let answers = answers.map_err(|error| fault::of_command(&error))?;
     let info = answers.first().and_then(string).unwrap_or_default();
     let replaced = answers.get(1).and_then(setting);
@@ -155,7 +155,7 @@ async fn is_moving(router: &Router) -> bool {
     question.arg("CLUSTER").arg("NODES");
     for node in router.masters() {
         let Some(mut line) = node.client.link.standing() else { continue };
-        let answer = line.connection.send_packed_command(&question).await;
+        let answer = line.connection.send(&question).await;
         let nodes = answer.as_ref().ok().and_then(string).unwrap_or_default();
         if nodes.contains("->-") || nodes.contains("-<-") {
             return true;

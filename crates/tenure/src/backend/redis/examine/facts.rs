@@ -52,7 +52,7 @@ impl Facts {
         for setting in SETTINGS {
             questions.cmd("CONFIG").arg("GET").arg(setting);
         }
-        let answers = connection.send_packed_commands(&questions, 0, questions.len()).await;
+        let answers = connection.send_all(&questions).await;
         let answers = answers.map_err(|error| fault::of_command(&error))?;
         let [info, user, scan, settings @ ..] = &answers[..] else {
             return Err(fault::unexpected(&Value::Array(answers)));

@@ -8,8 +8,8 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use redis::Cmd;
-use redis::aio::MultiplexedConnection;
 
+use super::super::connection::Connection;
 use super::super::server::micros;
 use crate::clock::{Clock, Moment};
 use crate::finding::Finding;
@@ -37,7 +37,7 @@ pub(super) struct Reading {
 
 impl Reading {
     /// Asks for the time; `None` when that may not be asked.
-    pub(super) async fn take(connection: &mut MultiplexedConnection, clock: &Clock) -> Option<Self> {
+    pub(super) async fn take(connection: &mut Connection, clock: &Clock) -> Option<Self> {
         let mut question = Cmd::new();
         question.arg("TIME");
         let (start, mut best) = (clock.now(), None::<Reading>);
@@ -46,7 +46,7 @@ impl Reading {
                 break;
             }
             let (wall, sent) = (clock.wall(), clock.now());
-            let answer = connection.send_packed_command(&question).await.ok()?;
+            let answer = connection.send(&question).await.ok()?;
             let reading = Reading { sent, received: clock.now(), wall, server: micros(&answer)? };
             if best.is_none_or(|best| reading.took() < best.took()) {
                 best = Some(reading);
@@ -61,7 +61,7 @@ impl Reading {
     }
 
     /// How fast the clock ran from this reading to another one, which is taken when there is enough time between them.
-    pub(super) async fn rate(&self, connection: &mut MultiplexedConnection, clock: &Clock) -> Option<Rate> {
+    pub(super) async fn rate(&self, connection: &mut Connection, clock: &Clock) -> Option<Rate> {
         clock.sleep_until(self.received + MEASURED_FOR).await;
         Some(Rate::between(self, &Reading::take(connection, clock).await?))
     }

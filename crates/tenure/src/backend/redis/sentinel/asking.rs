@@ -3,10 +3,9 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use redis::aio::MultiplexedConnection;
 use redis::{Client, Cmd, PushInfo, Value};
 
-use super::super::access::connection_config;
+use super::super::connection::Connection;
 use super::super::fault;
 use super::super::server::string;
 use super::Silence;
@@ -53,10 +52,8 @@ impl Sentinel {
         &self,
         patience: Duration,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection, Silence> {
-        let config = connection_config(hear);
-        let connected = self.client.get_multiplexed_async_connection_with_config(&config);
-        match tokio::time::timeout(patience, connected).await {
+    ) -> Result<Connection, Silence> {
+        match tokio::time::timeout(patience, Connection::new(&self.client, hear)).await {
             Ok(connection) => {
                 connection.map_err(|error| Silence::of(&fault::of_connecting(&error, &self.address), &error))
             }
@@ -75,14 +72,11 @@ impl Sentinel {
 }
 
 /// Asks on this connection who is the master.
-pub(in super::super) async fn named(
-    connection: &mut MultiplexedConnection,
-    service: &str,
-) -> Result<Named, Silence> {
+pub(in super::super) async fn named(connection: &mut Connection, service: &str) -> Result<Named, Silence> {
     let mut questions = redis::pipe();
     questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);
     questions.cmd("SENTINEL").arg("MASTER").arg(service);
-    let answers = connection.send_packed_commands(&questions, 0, 2).await;
+    let answers = connection.send_all(&questions).await;
     let answers = answers.map_err(|error| Silence::of(&fault::of_command(&error), &error))?;
     let [address, details] = &answers[..] else { return Err(Silence::Strange) };
     let number = |wanted: &str| {
@@ -107,10 +101,10 @@ pub(in super::super) async fn named(
 }
 
 /// The services that it does watch over; none when it may not be asked.
-async fn services(connection: &mut MultiplexedConnection) -> Vec<String> {
+async fn services(connection: &mut Connection) -> Vec<String> {
     let mut question = Cmd::new();
     question.arg("SENTINEL").arg("MASTERS");
-    let Ok(Value::Array(masters)) = connection.send_packed_command(&question).await else {
+    let Ok(Value::Array(masters)) = connection.send(&question).await else {
         return Vec::new();
     };
     let name = |master| fields(master).find_map(|(field, value)| (field == "name").then(|| value.to_owned()));

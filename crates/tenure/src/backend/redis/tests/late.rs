@@ -34,7 +34,7 @@ async fn a_late_refusal_ends_its_own_connection_alone() {
     assert_eq!(server.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]).text(), "OK");
     let mut set = Cmd::new();
     set.arg("SET").arg("a").arg("b");
-    let refusal = old.connection.send_packed_command(&set).await.expect("an answer");
+    let refusal = old.connection.send(&set).await.expect("an answer");
     assert!(matches!(&refusal, Value::ServerError(error) if error.code() == "READONLY"), "{refusal:?}");
     assert_eq!(server.command(&["REPLICAOF", "NO", "ONE"]).text(), "OK");
 
