@@ -1,6 +1,7 @@
 //! Another server becomes the master, in each of the ways in which that happens. Locks may be lost with the old one: replication is
 //! asynchronous. Fences never go back.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tenure::{Domain, Fence, Guard};
@@ -15,7 +16,7 @@ async fn open(trio: &Trio) -> Domain {
 }
 
 /// The first grant after now. Whatever comes before is an outage and says so.
-async fn next_grant(domain: &Domain) -> Guard {
+async fn next_grant(trio: &Trio, domain: &Domain) -> Guard {
     let begin = Instant::now();
     loop {
         match domain.lock("orders/42").acquire().await {
@@ -25,7 +26,12 @@ async fn next_grant(domain: &Domain) -> Guard {
             }
             Err(error) => {
                 assert!(error.is_transient(), "{error}");
-                assert!(begin.elapsed() < BACK_AFTER, "not back after {:?}: {error}", begin.elapsed());
+                assert!(
+                    begin.elapsed() < BACK_AFTER,
+                    "not back after {:?}: {error}; a sentinel says:\n{}",
+                    begin.elapsed(),
+                    trio.sentinels()[0].log()
+                );
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }
@@ -47,14 +53,14 @@ async fn turns(domains: [&Domain; 2]) -> Fence {
 // B1, R0.5: fault 10, the master is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_master_is_followed_by_another() {
-    let trio = Trio::builder().down_after(Duration::from_secs(1)).start();
+    let trio = Arc::new(Trio::builder().down_after(Duration::from_secs(1)).start());
     let (one, other) = (open(&trio).await, open(&trio).await);
     turns([&one, &other]).await;
     let held = one.lock("orders/42").acquire().await.expect("a master");
     let (before, port) = (held.fence(), trio.master().port());
     let waits = {
-        let other = other.clone();
-        tokio::spawn(async move { next_grant(&other).await })
+        let (trio, other) = (Arc::clone(&trio), other.clone());
+        tokio::spawn(async move { next_grant(&trio, &other).await })
     };
     trio.master().kill();
     let lost = tokio::time::timeout(BACK_AFTER, held.lost()).await;
@@ -65,7 +71,7 @@ async fn a_killed_master_is_followed_by_another() {
     next.release().await.expect("the new master");
     trio.wait_for_another_than(port);
     // The one that only held need not have looked for the new master yet.
-    drop(next_grant(&one).await);
+    drop(next_grant(&trio, &one).await);
     assert!(turns([&one, &other]).await > before);
 }
 
@@ -78,7 +84,7 @@ async fn a_paused_master_that_resumes_is_not_believed() {
     let held = one.lock("orders/42").no_renewal().acquire().await.expect("a master");
     let (before, old) = (held.fence(), trio.master());
     old.stop();
-    let next = next_grant(&other).await;
+    let next = next_grant(&trio, &other).await;
     assert!(!held.is_held(), "the next one has the name");
     let lost = tokio::time::timeout(TTL, held.lost()).await;
     assert!(lost.is_ok(), "and this one is told");
@@ -138,7 +144,7 @@ async fn an_ordered_failover_is_heard_of() {
     for domain in [&one, &other] {
         let mut is_followed = false;
         while !is_followed {
-            let guard = next_grant(domain).await;
+            let guard = next_grant(&trio, domain).await;
             assert!(guard.fence() > last, "{:?} after {last:?}", guard.fence());
             last = guard.fence();
             is_followed = trio.master().command(&["EXISTS", "tenure:orders/42"]).int() == 1;
@@ -169,7 +175,7 @@ async fn another_sentinel_is_listened_to() {
     let begin = Instant::now();
     while trio.master().command(&["EXISTS", "tenure:orders/42"]).int() == 0 {
         assert!(begin.elapsed() < BACK_AFTER, "nobody told of the failover");
-        let guard = next_grant(&domain).await;
+        let guard = next_grant(&trio, &domain).await;
         assert!(guard.fence() > before);
         if trio.master().command(&["EXISTS", "tenure:orders/42"]).int() == 1 {
             break;
