@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure::LossKind;
-use tenure_testkit::redis::{Fault, Step};
+use tenure::{Attempt, LossKind};
+use tenure_testkit::redis::{Fault, RedisServer, Step};
 
 use super::{hold_many_tracked, hold_tracked, told};
 use crate::redis::waiting::scene::{KEY, Scene, eventually, is_renewal, soon};
@@ -86,6 +86,30 @@ async fn a_server_that_forgot_everything_is_told() {
     let guard = hold_tracked(&a).await;
     scene.server.restart();
     assert_eq!(told(&guard).await, LossKind::Gone);
+}
+
+// R3.4: a server that is killed, and has written every grant to its disk before it answered. The holder is cut off until the other has
+// asked: it is the server that remembers.
+#[tokio::test]
+async fn a_server_that_keeps_everything_forgets_no_lease() {
+    let scene = Scene::with(RedisServer::builder().aof_always()).await;
+    let (a, b) = (scene.peer().await, scene.peer().await);
+    let guard = a.hold("a").await;
+    a.proxy.cut();
+    scene.server.restart();
+    eventually(async || match b.lock("b").try_acquire().await {
+        Ok(Attempt::Busy(_)) => true,
+        Ok(Attempt::Acquired(_)) => panic!("two hold it"),
+        Err(error) => {
+            assert!(error.is_transient(), "{error}");
+            false
+        }
+    })
+    .await;
+    let before = a.domain.metrics().renewals;
+    a.proxy.heal();
+    a.renews(before).await;
+    assert!(guard.is_held());
 }
 
 // R3.4: all of them are verified, those that are still there are kept, and tracked.

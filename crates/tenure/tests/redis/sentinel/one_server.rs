@@ -65,6 +65,25 @@ async fn all_are_the_most_that_there_ever_were() {
     take(&later).await.expect("it never saw more than one");
 }
 
+// B1: the limit of `replicas`. A master that is back without its data, before another has taken its place, is copied by its replicas:
+// then all of them have forgotten the lease. Fences still grow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_is_back_empty_empties_its_replicas() {
+    let master = RedisServer::start();
+    let _replica = replica_of(&master);
+    until_online(&master, 1).await;
+    let proxy = Proxy::new(&master);
+    let url = format!("redis://127.0.0.1:{}?ttl=10m&timeout=1s&replicas=all", proxy.port());
+    let cut_off = Domain::open(url).await.expect("a server");
+    let guard = cut_off.lock("orders/42").acquire().await.expect("the replica is there");
+    proxy.cut();
+    master.restart();
+    until_online(&master, 1).await;
+    let next = open(&master, "all").await.lock("orders/42").acquire().await.expect("it is forgotten");
+    assert!(guard.is_held(), "it can't know, and its time is not over");
+    assert!(next.fence() > guard.fence());
+}
+
 // A user who may not ask INFO: it is not known to which run of the server another connection leads, so there is none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_info_they_are_waited_for_among_the_commands() {

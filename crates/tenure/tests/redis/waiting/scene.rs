@@ -40,7 +40,7 @@ impl Scene {
         Scene::with(RedisServer::builder().clock()).await
     }
 
-    async fn with(builder: Builder) -> Self {
+    pub(crate) async fn with(builder: Builder) -> Self {
         let server = builder.start();
         let witness = Domain::open(server.url()).await.expect("to open");
         // From here on the server knows the scripts: a test counts one command for each.
