@@ -64,15 +64,21 @@ impl Generation {
     }
 
     pub(super) fn load(&self, place: &Place, index: usize) -> Result<(Image, State), Error> {
-        let corrupt = || {
+        let refused = |why: &str| {
             let path = place.dir.path().join(file_name(index, self.number));
-            let message = format!(
-                "{} is corrupt, or not a file of tenure; if no process uses this directory, remove it",
-                path.display()
-            );
-            Error::new(ErrorKind::Protocol, message)
+            Error::new(ErrorKind::Protocol, format!("{} {why}", path.display()))
         };
-        let image = slots::read(&self.file).map_err(|error| place.dir.io_trouble("read", &error))?;
+        let corrupt =
+            || refused("is corrupt, or not a file of tenure; if no process uses this directory, remove it");
+        let io_trouble = |error| place.dir.io_trouble("read", &error);
+        let image = slots::read(&self.file).map_err(io_trouble)?;
+        if image.as_ref().is_none_or(|image| image.is_damaged)
+            && slots::is_of_another_version(&self.file).map_err(io_trouble)?
+        {
+            return Err(refused(
+                "was written by another version of tenure; use that version, or another directory",
+            ));
+        }
         let image = image.ok_or_else(corrupt)?;
         let mut state = State::from_bytes(&image.data).ok_or_else(corrupt)?;
         if state.clock.boot == place.clock.boot {

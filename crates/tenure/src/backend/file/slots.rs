@@ -23,6 +23,8 @@ use std::os::unix::fs::FileExt;
 use crate::bytes::{Bytes, Put};
 
 const MAGIC: &[u8; 8] = b"tenure1\n";
+/// What every version's header begins with.
+const ANY_VERSION: &[u8] = b"tenure";
 const HEADER: usize = 32;
 /// What one read gets: both slots with short data, each in a page of memory of its own.
 const BOTH: usize = 8_192;
@@ -146,6 +148,14 @@ pub(super) fn read_head(file: &File) -> io::Result<Option<Head>> {
     let mut bytes = [0; HEAD.end - HEAD.start];
     let is_read = read_all(file, &mut bytes, HEAD.start as u64)?;
     Ok(is_read.then(|| Head::of(&bytes)))
+}
+
+/// Whether a slot was written by another version, so that it is not damaged, and may hold what this version can't read.
+pub(super) fn is_of_another_version(file: &File) -> io::Result<bool> {
+    let mut bytes = [0; HEAD.end - HEAD.start];
+    let is_read = read_all(file, &mut bytes, HEAD.start as u64)?;
+    let is_other = |header: &[u8]| header.starts_with(ANY_VERSION) && !header.starts_with(MAGIC);
+    Ok(is_read && (is_other(&bytes) || is_other(&bytes[bytes.len() - HEADER..])))
 }
 
 /// The beginning of the data that count now, without the lock; `None` when they are short, or the file changes meanwhile, or is dead. There is no

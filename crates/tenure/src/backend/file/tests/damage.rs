@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::ErrorKind;
-use crate::backend::file::slots::{mark_dead, read_head};
+use crate::backend::file::slots::{Header, mark_dead, read, read_head, write};
 
 /// Both slots with short data. The mark is in the middle, beside it the headers, beside them the data.
 const BOTH: usize = 8_192;
@@ -136,6 +136,33 @@ async fn something_else_in_place_of_a_stripe_is_an_error() {
     fs::remove_file(&held.file).unwrap();
     fs::rename(&aside, &held.file).unwrap();
     assert!(held.ask().await.is_none(), "it is there again");
+}
+
+// R2.8: a later version may write another layout. What it holds can't be read, so nothing is granted: also where the other slot is whole and
+// from before a reboot, as after a power cut.
+#[tokio::test]
+async fn a_stripe_of_another_version_is_refused() {
+    let held = Held::new().await;
+    let file = fs::File::options().read(true).write(true).open(&held.file).unwrap();
+    let whole = fs::read(&held.file).unwrap();
+    for versions in [[b"2", b"2"], [b"1", b"2"], [b"2", b"1"]] {
+        for (at, version) in HEADERS.iter().zip(versions) {
+            file.write_all_at(version, (at + "tenure".len()) as u64).unwrap();
+        }
+        held.is_refused("another version").await;
+        let error = held.ask().await.unwrap().to_string();
+        assert!(error.contains("another version of tenure"), "{error}");
+    }
+    fs::write(&held.file, whole).unwrap();
+    assert!(held.ask().await.is_none(), "it is whole again");
+
+    let mut older = read(&file).unwrap().unwrap();
+    older.data[0] ^= 1; // the boot id
+    let seq = older.header.seq + 1;
+    write(&file, Header::of(seq, &older.data), &older.data).unwrap();
+    let other = HEADERS[usize::from(seq.is_multiple_of(2))];
+    file.write_all_at(b"2", (other + "tenure".len()) as u64).unwrap();
+    held.is_refused("another version, and a boot before").await;
 }
 
 /// The mark of a thief that died before it put anything in the file's place.
