@@ -1,10 +1,12 @@
 //! The command line: which commands there are, and the options that several have. Letters and meaning are those of flock(1).
 
 use std::ffi::OsString;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueHint};
 
+use crate::address::Located;
 use crate::commands::{
     acquire, bench, break_lock, completions, doctor, hold, ls, man, release, renew, run, status, top, watch,
 };
@@ -44,11 +46,23 @@ pub(crate) enum Command {
 }
 
 /// Where names live.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Domain {
-    /// Where names live [env: TENURE_URL] [default: file:]
+    /// Where names live [env: TENURE_URL] [default: see below]
     #[arg(long)]
     pub(crate) url: Option<String>,
+
+    /// A file with the URL in it [env: TENURE_URL_FILE]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "url")]
+    pub(crate) url_file: Option<OsString>,
+
+    /// Refuse file:, this machine only [env: TENURE_SHARED_ONLY=1]
+    #[arg(long)]
+    pub(crate) shared_only: bool,
+
+    /// What came of it.
+    #[arg(skip)]
+    pub(crate) located: OnceLock<Located>,
 }
 
 /// How long to wait, and how to exit when that was not long enough.

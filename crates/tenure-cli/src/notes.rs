@@ -222,6 +222,12 @@ const ALL: [Notes; 14] = [
     },
 ];
 
+/// Where names live, for every command that asks for it.
+const DOMAIN: &str = "\
+Where names live, the first of these that is set or exists:
+  --url or --url-file; TENURE_URL or TENURE_URL_FILE; ~/.config/tenure/url; /etc/tenure/url.
+  Else file:, this machine only; --shared-only or TENURE_SHARED_ONLY=1 refuses that.";
+
 /// The notes to a command.
 pub(crate) fn of(command: &str) -> Option<&'static Notes> {
     const { &ALL }.iter().find(|notes| notes.command == command)
@@ -232,15 +238,17 @@ pub(crate) fn add(mut cli: clap::Command) -> clap::Command {
     for notes in const { &ALL } {
         cli = cli.mut_subcommand(notes.command, |command| {
             let own = command.get_after_help().map(ToString::to_string);
-            command.after_help(notes.below(own))
+            let has_domain = command.get_arguments().any(|argument| argument.get_id() == "url");
+            let above: Vec<String> = own.into_iter().chain(has_domain.then(|| DOMAIN.to_owned())).collect();
+            command.after_help(notes.below(&above))
         });
     }
     cli
 }
 
 impl Notes {
-    fn below(&self, own: Option<String>) -> String {
-        let mut text = own.map_or_else(String::new, |own| format!("{own}\n\n"));
+    fn below(&self, above: &[String]) -> String {
+        let mut text: String = above.iter().map(|paragraph| format!("{paragraph}\n\n")).collect();
         text.push_str("Examples:\n");
         list(&mut text, self.examples, "  # ");
         text.push_str("\nExit codes:\n");

@@ -100,7 +100,7 @@ impl Acquire {
 
     fn lock(&self, domain: &tenure::Domain) -> Lock {
         // It was parsed before, and is right.
-        let of_url = || address::url(&self.domain).ok().and_then(|(url, _)| url.ttl());
+        let of_url = || address::locate(&self.domain).ok().and_then(|located| located.url.ttl());
         let ttl = self.ttl.or_else(of_url).unwrap_or(DEFAULT_TTL);
         domain.lock(&self.name).label(&self.label).ttl(ttl)
     }

@@ -14,7 +14,7 @@ use tenure::{Domain as Store, Error, Finding, Verdict};
 
 use super::blocked::undisturbed;
 use super::on_domain;
-use crate::address;
+use crate::address::{self, Located};
 use crate::args::{Domain, Format};
 use crate::exit_code;
 use crate::json;
@@ -75,11 +75,12 @@ fn as_word<S: serde::Serializer>(verdict: &Verdict, serializer: S) -> Result<S::
 impl Doctor {
     pub(crate) fn execute(&self) -> u8 {
         on_domain(&self.domain, async |domain| {
-            let (lines, failed) = match undisturbed(domain, async |_| domain.examine().await).await {
+            let (mut lines, failed) = match undisturbed(domain, async |_| domain.examine().await).await {
                 Ok(Err(code)) => return Ok(code),
                 Ok(Ok(findings)) => (timed(domain, findings).await, None),
                 Err(error) => (self.one_by_one(&error).await, Some(exit_code::of_error(&error))),
             };
+            lines.splice(0..0, address::locate(&self.domain).ok().map(Line::of_domain));
             let conclusion = Conclusion::of(&lines);
             let text = match self.format.json {
                 true => objects(&lines, &conclusion),
@@ -99,7 +100,7 @@ impl Doctor {
 impl Doctor {
     /// What can be said of a domain that can't be opened.
     async fn one_by_one(&self, error: &Error) -> Vec<Line> {
-        let layers = address::url(&self.domain).ok().and_then(|(url, _)| url.layers());
+        let layers = address::locate(&self.domain).ok().and_then(|located| located.url.layers());
         let Some((outer, inner)) = layers else { return vec![Line::of_error(error)] };
         let mut lines = Vec::new();
         for (url, store) in [(inner, "inner"), (outer, "outer")] {
@@ -154,6 +155,12 @@ impl From<Finding> for Line {
 }
 
 impl Line {
+    /// What it is all about.
+    fn of_domain(located: &Located) -> Self {
+        let (verdict, reason) = (Verdict::Fit, located.to_string());
+        Line { store: None, check: "domain", verdict, reason, remedy: None, trips: None }
+    }
+
     /// An error says what is wrong, then what to do.
     fn of_error(error: &Error) -> Self {
         let said = error.to_string();

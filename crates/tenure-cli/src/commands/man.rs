@@ -14,11 +14,27 @@ use crate::output::{self, say};
 use crate::text::escaped;
 
 /// What `tenure` reads of its environment, and what it adds for a command that it runs.
-const ENVIRONMENT: [(&str, &str); 4] = [
-    ("TENURE_URL", "Where names live, without --url. Empty is unset."),
+const ENVIRONMENT: [(&str, &str); 7] = [
+    ("TENURE_URL", "Where names live, without --url and --url-file. Empty is an error."),
+    ("TENURE_URL_FILE", "A file with the URL in it; not together with TENURE_URL."),
+    ("TENURE_SHARED_ONLY", "1: the same as --shared-only. 0: nothing."),
+    ("XDG_CONFIG_HOME, HOME", "Where the file of the user is. Without HOME, that of the user database."),
     ("NO_COLOR", "Set and not empty: no colour."),
     ("CLICOLOR_FORCE", "Set and not 0: colour, also where there is no terminal."),
     ("TENURE_NAME, TENURE_FENCE, TENURE_WAITED_MS", "Set by tenure run for the command that it runs."),
+];
+
+/// The files that say where names live. The first that is there counts.
+const FILES: [(&str, &str); 2] = [
+    (
+        "$XDG_CONFIG_HOME/tenure/url, or ~/.config/tenure/url",
+        "Where names live, without an option and a variable: one URL on a line of its own. \
+         Lines that begin with # are comments.",
+    ),
+    (
+        "/etc/tenure/url",
+        "The same, for all users. Without this file, names live in file:, on this machine only.",
+    ),
 ];
 
 /// Print a man page
@@ -130,5 +146,6 @@ fn sections(notes: Option<&Notes>) -> Roff {
     }
     entries(&mut roff, "EXIT STATUS", notes.map_or(notes::EVERY_CODE, |notes| notes.codes));
     entries(&mut roff, "ENVIRONMENT", &ENVIRONMENT);
+    entries(&mut roff, "FILES", &FILES);
     roff
 }

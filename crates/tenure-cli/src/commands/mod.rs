@@ -42,11 +42,11 @@ pub(crate) fn on_domain(asked: &args::Domain, work: impl AsyncFnOnce(&Domain) ->
             return exit_code::OS;
         }
     };
-    runtime.block_on(work(&domain)).unwrap_or_else(|error| failed(source, &error))
+    runtime.block_on(work(&domain)).unwrap_or_else(|error| failed(&source, &error))
 }
 
 /// Says what went wrong; returns the exit code.
-fn failed(source: Source, error: &Error) -> u8 {
+fn failed(source: &Source, error: &Error) -> u8 {
     let code = exit_code::of_error(error);
     output::failed(code, source.blamed(error));
     code

@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 
+use crate::address;
 use crate::args::{Domain, Format};
 use crate::commands::on_domain;
 use crate::exit_code;
 use crate::json;
-use crate::output;
+use crate::output::{self, Loudness};
 use crate::presence::Presence;
 use crate::seen::{self, Held, Seen};
 use crate::text::{escaped, owner, rough, utc};
@@ -33,14 +34,23 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn execute(&self) -> u8 {
+        if self.quiet {
+            // What else is said of the URL is said without `-q`.
+            output::set_loudness(Loudness::Quiet);
+            let _ = address::locate(&self.domain);
+            output::set_loudness(Loudness::Usual);
+        }
         on_domain(&self.domain, async |domain| {
             let seen = seen::one(domain, &self.name).await?;
             if self.quiet {
                 return Ok(if seen.holder.is_some() { exit_code::BUSY } else { 0 });
             }
+            let mut facts = facts(&seen);
+            let located = address::locate(&self.domain).ok().map(ToString::to_string);
+            facts.splice(1..1, located.map(|located| ("domain".to_owned(), located)));
             let printed = match self.format.json {
                 true => output::object("status", &json::Status::new(&seen)),
-                false => output::show("status", &block(&facts(&seen))),
+                false => output::show("status", &block(&facts)),
             };
             Ok(printed.err().unwrap_or(0))
         })

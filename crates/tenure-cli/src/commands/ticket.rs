@@ -7,6 +7,7 @@ use serde::Serialize;
 use tenure::{Error, Owner, Ticket};
 
 use super::on_domain;
+use crate::address;
 use crate::args::{Domain, Format};
 use crate::exit_code;
 use crate::output::{self, say};
@@ -52,7 +53,7 @@ impl TicketArgs {
             let Used { printed, had_ended, by } = work(domain, &ticket).await?;
             let printed = if self.format.json { output::object("outcome", &printed) } else { Ok(()) };
             Ok(match had_ended {
-                true => tell_end(&ticket, by.as_ref()),
+                true => self.tell_end(&ticket, by.as_ref()),
                 false => printed.err().unwrap_or(0),
             })
         })
@@ -76,19 +77,21 @@ impl TicketArgs {
             }
         }
     }
-}
 
-/// Says that the lease of a ticket had ended; returns the exit code.
-fn tell_end(ticket: &Ticket, by: Option<&Owner>) -> u8 {
-    let name = escaped(ticket.name());
-    match by {
-        Some(by) => {
-            say(format_args!("lease on `{name}` had ended before, and {} holds it now", owner(by)));
+    /// Says that the lease of a ticket had ended; returns the exit code.
+    fn tell_end(&self, ticket: &Ticket, by: Option<&Owner>) -> u8 {
+        let name = escaped(ticket.name());
+        match by {
+            Some(by) => {
+                say(format_args!("lease on `{name}` had ended before, and {} holds it now", owner(by)));
+            }
+            None => {
+                say(format_args!("lease on `{name}` had ended before, and nobody holds it now"));
+                let elsewhere = address::locate(&self.domain)
+                    .map_or_else(|_| String::new(), |located| format!(" than {located}"));
+                say(format_args!("it expired, was given back, or was acquired in another domain{elsewhere}"));
+            }
         }
-        None => {
-            say(format_args!("lease on `{name}` had ended before, and nobody holds it now"));
-            say("it expired, was given back, or was acquired with another --url or TENURE_URL");
-        }
+        exit_code::LOST
     }
-    exit_code::LOST
 }

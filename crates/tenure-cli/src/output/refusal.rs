@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use tenure::{Busy, Fence, Holder};
 
 use super::say;
+use crate::address;
 use crate::args::{self, Patience};
 use crate::text::{disturbs, escaped, owner, rough, utc};
 
@@ -17,6 +18,9 @@ pub(crate) fn busy(name: &str, asked: &args::Domain, patience: &Patience, busy: 
     match &busy.holder {
         Some(holder) => tell_holder(name, holder),
         None => say(format_args!("`{}` is held by someone else", escaped(name))),
+    }
+    if let Ok(located) = address::locate(asked) {
+        say(format_args!("domain {located}"));
     }
     say(match busy.waiters {
         0 => "nobody else waits for it".to_owned(),
@@ -37,7 +41,11 @@ pub(crate) fn busy(name: &str, asked: &args::Domain, patience: &Patience, busy: 
 
 /// A command on the name, as one types it.
 fn typed(command: &str, name: &str, asked: &args::Domain, options: &str) -> String {
-    let url = asked.url.as_deref().map_or(String::new(), |url| format!(" --url {}", shown(url)));
+    let url = match (&asked.url, &asked.url_file) {
+        (Some(url), _) => format!(" --url {}", shown(url)),
+        (None, Some(file)) => format!(" --url-file {}", word(&file.to_string_lossy())),
+        (None, None) => String::new(),
+    };
     let word = word(name);
     if name.starts_with('-') {
         format!("tenure {command}{options}{url} -- {word}")
@@ -126,7 +134,7 @@ mod tests {
             let output = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), name, "{script}");
         }
-        let nowhere = args::Domain { url: None };
+        let nowhere = args::Domain::default();
         assert_eq!(typed("break", "a b", &nowhere, " --fence 7"), "tenure break 'a b' --fence 7");
         assert_eq!(typed("break", "-n", &nowhere, " --fence 7"), "tenure break --fence 7 -- -n");
     }
@@ -140,7 +148,7 @@ mod tests {
             ("redis://:secret@host", " --url …"),
             ("redis+sentinel://host/main?sentinel_password=secret", " --url …"),
         ] {
-            let asked = args::Domain { url: Some(url.to_owned()) };
+            let asked = args::Domain { url: Some(url.to_owned()), ..args::Domain::default() };
             assert_eq!(typed("status", "a", &asked, ""), format!("tenure status a{end}"));
         }
     }

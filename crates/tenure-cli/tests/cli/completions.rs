@@ -44,6 +44,7 @@ fn bash_completes() {
     };
     assert_eq!(complete(&["st"]), "status");
     assert_eq!(complete(&["run", "--nonb"]), "--nonblock");
+    assert_eq!(complete(&["status", "--url-"]), "--url-file");
     assert_eq!(complete(&["completions", "el"]), "elvish");
     let all = complete(&[""]);
     for command in commands(&place) {
@@ -93,7 +94,9 @@ fn every_command_has_a_page() {
         };
         assert_eq!(page, place.read(&file));
         assert_eq!(page.matches(&format!("\n.TH {title} 1 \"\" \"tenure 0.")).count(), 1, "{page}");
-        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "\"EXIT STATUS\"", "ENVIRONMENT"] {
+        for section in
+            ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "\"EXIT STATUS\"", "ENVIRONMENT", "FILES"]
+        {
             assert_eq!(page.matches(&format!("\n.SH {section}\n")).count(), 1, "{command}: {section}");
         }
         assert_eq!(page.contains("\n.SH EXAMPLES\n"), !command.is_empty());

@@ -101,6 +101,20 @@ fn shown(block: &Block) -> Vec<Vec<String>> {
 /// With one word for whatever differs from run to run.
 fn normal(line: &str) -> String {
     let mut normal = String::new();
+    // The domain of a block is a directory.
+    let line: String = line
+        .split_inclusive(' ')
+        .map(|word| match word.split_once("://") {
+            Some(("file" | "redis", rest)) => {
+                if rest.ends_with(' ') {
+                    "[url] "
+                } else {
+                    "[url]"
+                }
+            }
+            _ => word,
+        })
+        .collect();
     for word in line.split_inclusive(|c: char| !c.is_alphanumeric() && !"@._-".contains(c)) {
         let end = word.find(|c: char| !c.is_alphanumeric() && !"@._-".contains(c)).unwrap_or(word.len());
         let (word, rest) = word.split_at(end);
@@ -175,6 +189,7 @@ fn what_differs_from_run_to_run_is_alike_and_nothing_else() {
         ("held by root@web1, pid 7", "held by ann@host-2.lan, pid 4711"),
         ("since 2026-11-15 13:34:40 UTC, for 2m30s", "since 2027-01-02 03:04:05 UTC, for 65ms"),
         ("fence 1794749680123456", "fence 1794749680123457"),
+        ("domain redis://db:6379 (from TENURE_URL)", "domain file:///tmp/a (from TENURE_URL)"),
         ("a [..] c", "a b b c"),
         ("[..]", ""),
     ];

@@ -129,7 +129,7 @@ fn colours_only_where_they_are_wanted() {
     for (args, coloured) in [
         (&["ls"][..], "\u{1b}[1mNAME"),
         (&["status", "name"], "state:  \u{1b}[33mheld\u{1b}[0m\n"),
-        (&["status", "free"], "state: \u{1b}[32mfree\u{1b}[0m\n"),
+        (&["status", "free"], "state:  \u{1b}[32mfree\u{1b}[0m\n"),
     ] {
         assert!(!run(args, &[]).contains('\u{1b}'), "{args:?}: no terminal");
         let forced = run(args, &[("CLICOLOR_FORCE", "1")]);
@@ -211,7 +211,7 @@ fn status_in_a_script() {
         assert_eq!((held.code, held.stdout.as_str(), held.stderr.as_str()), (75, "", ""));
         let free = place.end(&["status", "-q", "another"]);
         assert_eq!((free.code, free.stdout.as_str(), free.stderr.as_str()), (0, "", ""));
-        assert!(place.end(&["status", "another"]).stdout.contains("state: free\n"));
+        assert!(place.end(&["status", "another"]).stdout.contains("state:  free\n"));
         assert_eq!(place.end(&["status", "-q", ""]).code, 64, "a name that can't be held");
         assert_eq!(place.end(&["status", "-q", "--json", "name"]).code, 64, "nothing, as JSON");
     }

@@ -14,4 +14,5 @@ mod snapshots;
 mod support;
 mod tickets;
 mod top;
+mod urls;
 mod watch;

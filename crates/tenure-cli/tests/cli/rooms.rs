@@ -55,7 +55,17 @@ fn the_default_directory_is_in_one_place_or_nowhere() {
     let tenure = place.path("tenure");
     fs::copy(TENURE, &tenure).unwrap();
     let tenure = tenure.to_str().unwrap();
-    let user = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "env", "-u", "TENURE_URL"];
+    let user = [
+        "setpriv",
+        "--reuid=54321",
+        "--regid=54321",
+        "--clear-groups",
+        "env",
+        "-u",
+        "TENURE_URL",
+        "-u",
+        "HOME",
+    ];
     let ls = [&user[..], &[tenure, "ls"]].concat();
     let of_root = ["env", "-u", "TENURE_URL", tenure, "ls"];
     let run_lock = |mode: &str| {

@@ -11,9 +11,10 @@ fn compare(cases: &str) {
     let tests = TestCases::new();
     tests.register_bin("tenure", Bin::Path(env!("CARGO_BIN_EXE_tenure").into()));
     // What whoever runs this has set is not to be seen.
-    for variable in ["TENURE_URL", "TENURE_URL_WITHHELD", "NO_COLOR", "CLICOLOR_FORCE"] {
+    for variable in ["TENURE_URL_WITHHELD", "NO_COLOR", "CLICOLOR_FORCE"] {
         tests.env(variable, "");
     }
+    tests.env("TENURE_URL", "file:").env("TENURE_SHARED_ONLY", "0");
     tests.case(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cmd").join(cases));
 }
 

@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tenure::{Domain, Error};
 
 use super::turns::{Turn, take_turns};
+use crate::address;
 use crate::args;
 use crate::exit_code;
 use crate::stdout;
@@ -23,8 +24,8 @@ impl Partner {
         let turn = format!("{}ms", turn.as_micros().div_ceil(1_000));
         command.args(["bench", "--partner", name, "--turn", &turn]);
         // Not as an argument: ps(1) would show its password.
-        if let Some(url) = &domain.url {
-            command.env("TENURE_URL", url);
+        if let Ok(located) = address::locate(domain) {
+            command.env(address::VARIABLE, &located.text).env_remove(address::FILE_VARIABLE);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map(Partner)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tenure::Tenure;
 
 use super::{Run, enclosing};
-use crate::address::{self, Source};
+use crate::address::{self, Located, Source};
 
 /// How long the name was waited for.
 const WAITED: &str = "TENURE_WAITED_MS";
@@ -19,7 +19,6 @@ const DEGRADED: &str = "TENURE_DEGRADED";
 /// All variables that the command gets.
 pub(crate) fn of_command(
     run: &Run,
-    source: Source,
     tenure: &Tenure,
     waited: Duration,
 ) -> impl Iterator<Item = (OsString, OsString)> {
@@ -29,20 +28,24 @@ pub(crate) fn of_command(
         (WAITED, Some(waited.as_millis().to_string().into())),
         (DEGRADED, tenure.degraded().then(|| "1".into())),
     ];
-    match (source, run.pass_url) {
-        // Below, the default is the same.
-        (Source::Default, _) => own.push((address::VARIABLE, None)),
-        (Source::Option, true) => {
-            own.push((address::VARIABLE, run.domain.url.clone().map(OsString::from)));
-            own.push((address::WITHHELD, None));
-        }
-        (Source::Variable, true) => own.push((address::WITHHELD, None)),
-        (_, false) => {
-            own.push((address::VARIABLE, None));
-            own.push((address::WITHHELD, Some("1".into())));
-        }
-    }
+    own.extend(of_url(run));
     let names: Vec<&str> = own.iter().map(|(name, _)| *name).collect();
     let inherited = std::env::vars_os().filter(move |(name, _)| names.iter().all(|own| name != own));
     inherited.chain(own.into_iter().filter_map(|(name, value)| Some((name.into(), value?))))
+}
+
+/// What the command is told of the URL.
+fn of_url(run: &Run) -> Vec<(&'static str, Option<OsString>)> {
+    // It was found before.
+    let Ok(Located { text, source, .. }) = address::locate(&run.domain) else { return Vec::new() };
+    let (url, withheld) = match (source, run.pass_url) {
+        // Below, the default is the same. So is what a file says, and its name is no secret.
+        (Source::Default, _) | (Source::Found(_), false) => (None, None),
+        (Source::VariableFile(_), _) => {
+            return vec![(address::VARIABLE, None), (address::WITHHELD, None)];
+        }
+        (_, true) => (Some(text.into()), None),
+        (Source::Option | Source::OptionFile(_) | Source::Variable, false) => (None, Some("1".into())),
+    };
+    vec![(address::VARIABLE, url), (address::FILE_VARIABLE, None), (address::WITHHELD, withheld)]
 }

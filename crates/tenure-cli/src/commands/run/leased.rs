@@ -14,7 +14,7 @@ use super::keeping::{self, Kept};
 use super::minder::Minder;
 use super::report::{Kind, Verdict};
 use super::signals::Events;
-use crate::address;
+use crate::address::{self, Located};
 use crate::exit_code;
 use crate::output::{self, say, say_more};
 use crate::text::{escaped, rough};
@@ -29,8 +29,7 @@ const KEPT: &str = "--min-hold was over";
 impl Minder<'_> {
     /// Says what is wrong with the directory of a `file:` domain: that is known without asking anybody.
     async fn warn_of_directory(&self) {
-        let is_directory =
-            address::url(&self.run.domain).is_ok_and(|(url, _)| url.to_string().starts_with("file:"));
+        let is_directory = address::locate(&self.run.domain).is_ok_and(Located::is_of_this_machine);
         if is_directory && let Ok(warnings) = self.domain.warnings().await {
             warnings.iter().for_each(|warning| output::say_at_once(escaped(warning)));
         }
@@ -102,7 +101,7 @@ impl Minder<'_> {
         if let Some(lifeline) = &lifeline {
             events.give_lifeline(lifeline);
         }
-        let environment = environment::of_command(self.run, self.source, guard, waited);
+        let environment = environment::of_command(self.run, guard, waited);
         Child::start(self.run, environment, self.group, self.mask, lifeline.as_ref(), &self.watch.facts)
             .map_err(NotStarted::BySystem)
     }

@@ -90,15 +90,15 @@ impl Top {
     }
 
     fn shown(&self) -> Result<u8, Refused> {
-        let (url, _) = address::url(&self.domain)?;
         let (domain, source) = address::domain(&self.domain)?;
-        let state = State::new(url.to_string(), self.looks.interval, SystemTime::now());
+        let url = address::locate(&self.domain)?.url.to_string();
+        let state = State::new(url, self.looks.interval, SystemTime::now());
         let refused = |error: io::Error| Refused {
             message: format!("screen can't be shown: {error}"),
             code: exit_code::OS,
         };
         let end = self.run(domain, state).map_err(refused)?;
-        Ok(end.code(source))
+        Ok(end.code(&source))
     }
 
     /// Shows the screen; the terminal is as it was when this returns.
@@ -173,7 +173,7 @@ impl Loop {
 }
 
 impl End {
-    fn code(&self, source: Source) -> u8 {
+    fn code(&self, source: &Source) -> u8 {
         match self {
             End::Quit => 0,
             End::Signal(signal) => exit_code::by_signal(signal.as_raw()),

@@ -27,7 +27,9 @@ fn doctor(place: &Place) -> Report {
 /// Examines this store.
 #[track_caller]
 fn doctor_at(place: &Place, url: &str) -> Report {
-    let done = place.end(&["doctor", "--json", "--url", url]);
+    let mut command = place.tenure(&["doctor", "--json"]);
+    command.env("TENURE_URL", url);
+    let done = place.spawn(command).finish();
     assert_eq!(done.stderr, "", "all is said on stdout");
     let mut findings: Vec<Value> =
         done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -119,7 +121,9 @@ fn a_signal_waits_until_the_lock_is_played_through() {
     let rules = ["ACL", "SETUSER", "bob", "on", "nopass", "allkeys", "allchannels", "+@all", "-subscribe"];
     assert_eq!(place.server().command(&rules).text(), "OK");
     let url = format!("redis://bob:any@localhost:{}", place.server().port());
-    let doctor = place.start(&["doctor", "--url", &url]);
+    let mut command = place.tenure(&["doctor"]);
+    command.env("TENURE_URL", url);
+    let doctor = place.spawn(command);
     eventually("a lock is played through", || !place.server().command(&["KEYS", "*"]).items().is_empty());
     doctor.signal(Signal::INT);
     let done = doctor.finish();

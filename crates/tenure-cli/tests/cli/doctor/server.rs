@@ -30,6 +30,7 @@ fn a_fit_server() {
     assert_eq!(
         checks,
         [
+            "domain",
             "store",
             "version",
             "role",
@@ -119,7 +120,7 @@ fn replicas() {
     assert!(report.reason("store").contains("read-only replica"), "{}", report.reason("store"));
     let plain = master.end(&["doctor", "--url", &replica.url()]);
     assert!(
-        plain.stdout.starts_with("✘ store  redis at ") || plain.stdout.starts_with("X  store"),
+        plain.stdout.contains("\n✘ store   redis at ") || plain.stdout.contains("\nX  store"),
         "{}",
         plain.stdout
     );

@@ -201,10 +201,6 @@ fn a_wrong_variable_is_named() {
     assert!(done.code == 64 && done.stderr.contains("TENURE_URL: URL is not UTF-8"), "{done:?}");
     assert!(!place.path("ran").exists());
 
-    // The directory is that of the user, and the name is none that anyone else takes.
-    let name = place.locks();
-    let done = run(OsStr::new(""), &["run", "-n", name.to_str().unwrap(), "true"]);
-    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "empty is unset");
     let url = format!("file://{}", place.locks().display());
     let done = run(OsStr::new("memcached://h"), &["run", "--url", &url, "name", "true"]);
     assert_eq!((done.code, done.stderr.as_str()), (0, ""), "--url goes first");

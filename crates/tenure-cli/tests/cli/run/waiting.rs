@@ -23,7 +23,7 @@ fn a_busy_name_is_refused_with_who_holds_it_and_what_to_do() {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         let fence = place.read("fence");
         let fence = fence.trim();
-        let expected: [&str; 10] = [
+        let expected: [&str; 11] = [
             &format!("`name` is held by {}@{}", user.trim(), host.trim()),
             &format!("pid {}", holder.minder()),
             // Nothing of it reaches the terminal.
@@ -31,6 +31,7 @@ fn a_busy_name_is_refused_with_who_holds_it_and_what_to_do() {
             "since 20",
             "lease left ",
             &format!("fence {fence}"),
+            &format!("domain {} (from TENURE_URL)", place.url()),
             "nobody else waits for it",
             match options {
                 ["-w", "0"] => "to wait for it up to a minute: use -w 60s instead of -w 0",
@@ -224,11 +225,13 @@ fn more_is_said_or_nothing() {
     // On a busy machine a free name is waited for, too.
     let lines: Vec<&str> = held.lines().filter(|line| *line != "tenure: waiting for `name`").collect();
     let acquired = format!("tenure: acquired `name` with fence {}, after ", place.read("fence").trim());
-    assert!(lines.len() == 2 && lines[0].starts_with(&acquired), "{held}");
-    assert!(lines[1].starts_with("tenure: gave `name` back, held for "), "{held}");
+    let domain = format!("tenure: domain {} (from TENURE_URL)\n", place.url());
+    assert!(lines.len() == 3 && held.starts_with(&domain) && lines[1].starts_with(&acquired), "{held}");
+    assert!(lines[2].starts_with("tenure: gave `name` back, held for "), "{held}");
     let waited = waiting.finish().stderr;
     assert!(
-        waited.starts_with("tenure: waiting for `name`\n") && waited.contains("tenure: acquired"),
+        waited.starts_with(&format!("{domain}tenure: waiting for `name`\n"))
+            && waited.contains("tenure: acquired"),
         "{waited}"
     );
 

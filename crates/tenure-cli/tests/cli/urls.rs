@@ -1,0 +1,503 @@
+//! Where a URL comes from: options, variables, files; what is wrong with them; and that everyone is shown which one it was.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::process::Command;
+
+use tenure_testkit::redis::RedisServer;
+
+use crate::support::{Finished, Place, eventually};
+
+const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
+const PASSWORD: &str = "open-sesame";
+
+/// `tenure` without any URL. Its user has no files.
+fn bare(place: &Place, args: &[&str]) -> Command {
+    let mut command = place.tenure(args);
+    command.env_remove("TENURE_URL").env_remove("XDG_CONFIG_HOME").env("HOME", place.path("home"));
+    command
+}
+
+fn end(place: &Place, command: Command) -> Finished {
+    place.spawn(command).finish()
+}
+
+/// A command line on a machine whose `/etc` has this `tenure/url`, and a `root` whose home is `home`.
+fn on_machine(place: &Place, system: Option<&str>, command: &[&str]) -> Command {
+    let etc = place.path("etc");
+    let _ = fs::remove_dir_all(&etc);
+    fs::create_dir_all(etc.join("tenure")).unwrap();
+    let home = place.path("home");
+    fs::write(etc.join("passwd"), format!("root:x:0:0::{}:/bin/sh\n", home.display())).unwrap();
+    fs::write(etc.join("nsswitch.conf"), "passwd: files\n").unwrap();
+    if let Some(url) = system {
+        fs::write(etc.join("tenure/url"), url).unwrap();
+    }
+    let mut unshare = place.command("unshare");
+    unshare.args(["--mount", "--propagation", "private", "--", "sh", "-ec"]);
+    unshare.args(["mount --bind etc /etc; exec \"$@\"", "sh"]).args(command);
+    unshare.env_remove("TENURE_URL").env_remove("XDG_CONFIG_HOME").env("HOME", home);
+    unshare
+}
+
+/// Writes a file of the place, with its directories; its path.
+fn write(place: &Place, name: &str, text: impl AsRef<[u8]>) -> String {
+    let path = place.path(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// The URL of a directory of the place.
+fn directory(place: &Place, name: &str) -> String {
+    format!("file://{}", place.path(name).display())
+}
+
+#[track_caller]
+fn assert_refused(done: &Finished, parts: &[&str]) {
+    assert_eq!((done.code, done.stdout.as_str()), (64, ""), "{done:?}");
+    for part in parts {
+        assert!(done.stderr.contains(part), "`{part}` is missing: {done:?}");
+    }
+}
+
+/// Else a variable that is lost means this machine alone, and two machines do the same work.
+// R0.6
+#[test]
+fn an_empty_value_is_refused() {
+    let place = Place::new();
+    for variable in ["TENURE_URL", "TENURE_URL_FILE"] {
+        for value in ["", " "] {
+            let mut command = bare(&place, &["run", "-q", "name", "touch", "ran"]);
+            command.env(variable, value);
+            let done = end(&place, command);
+            assert_refused(&done, &[&format!("tenure: {variable} is empty"), "unset it"]);
+        }
+    }
+    for option in ["--url", "--url-file"] {
+        let done = end(&place, bare(&place, &["run", "-q", option, "", "name", "touch", "ran"]));
+        assert_refused(&done, &[&format!("tenure: {option} is empty"), "leave it out"]);
+    }
+    let mut command = bare(&place, &["run", "-q", "name", "touch", "ran"]);
+    command.env("TENURE_SHARED_ONLY", "");
+    assert_refused(&end(&place, command), &["TENURE_SHARED_ONLY", "write 1"]);
+    assert!(!place.path("ran").exists());
+}
+
+// R0.6
+#[test]
+fn the_option_goes_before_the_variable_and_that_before_the_files() {
+    let place = Place::new();
+    let url = |name: &str| directory(&place, name);
+    let [file, other] =
+        ["by-option", "by-variable"].map(|name| write(&place, &format!("{name}.url"), url(name)));
+    // All that is there, and what is used of it. What goes first is taken away one by one.
+    let (option, variable) = (url("option"), ("TENURE_URL", url("variable")));
+    let levels = [
+        (vec!["--url", &option], &variable, "option (from --url)"),
+        (vec!["--url-file", &file], &variable, "by-option (from --url-file "),
+        (vec![], &variable, "variable (from TENURE_URL)"),
+        (vec![], &("TENURE_URL_FILE", other), "by-variable (from TENURE_URL_FILE="),
+    ];
+    write(&place, "home/.config/tenure/url", url("user"));
+    let system = url("system");
+    for (options, (name, value), used) in levels {
+        let args = [&[TENURE, "run", "-v"], &options[..], &["name", "true"]].concat();
+        let mut command = on_machine(&place, Some(&system), &args);
+        command.env(name, value);
+        let done = end(&place, command);
+        assert!(done.code == 0 && done.stderr.contains(&url(used)), "{used}: {done:?}");
+    }
+    let run = |system: Option<&str>, xdg: Option<&str>| {
+        let mut command = on_machine(&place, system, &[TENURE, "run", "-v", "name", "true"]);
+        command.envs(xdg.map(|dir| ("XDG_CONFIG_HOME", dir)));
+        end(&place, command)
+    };
+    write(&place, "xdg/tenure/url", url("xdg"));
+    let user = place.path("home/.config/tenure/url");
+    for (xdg, used, from) in [
+        (Some(place.path("xdg")), "xdg", place.path("xdg/tenure/url")),
+        // The standard says to ignore these.
+        (Some("relative".into()), "user", user.clone()),
+        (Some("".into()), "user", user.clone()),
+        (None, "user", user.clone()),
+    ] {
+        let done = run(Some(&system), xdg.as_ref().map(|dir| dir.to_str().unwrap()));
+        let expected = format!("{} (from {})", url(used), from.display());
+        assert!(done.code == 0 && done.stderr.contains(&expected), "{xdg:?}: {done:?}");
+    }
+    fs::remove_dir_all(place.path("home")).unwrap();
+    let done = run(Some(&system), None);
+    assert!(done.stderr.contains(&format!("{system} (from /etc/tenure/url)")), "{done:?}");
+    let done = run(None, None);
+    assert!(done.code == 0 && done.stderr.contains("file: (by default)"), "{done:?}");
+}
+
+/// cron, sudo and `env -i` drop variables, but no files.
+#[test]
+fn a_file_is_found_without_any_variable() {
+    let place = Place::new();
+    let run = ["env", "-i", TENURE, "run", "-v", "name", "true"];
+    let (user, system) = (directory(&place, "user"), directory(&place, "system"));
+    let done = end(&place, on_machine(&place, Some(&system), &run));
+    assert!(done.code == 0 && done.stderr.contains(&format!("{system} (from /etc/tenure/url)")), "{done:?}");
+    let file = write(&place, "home/.config/tenure/url", &user);
+    let done = end(&place, on_machine(&place, Some(&system), &run));
+    assert!(done.code == 0 && done.stderr.contains(&format!("{user} (from {file})")), "{done:?}");
+}
+
+#[test]
+fn two_urls_at_once_are_refused() {
+    let place = Place::new();
+    let file = write(&place, "file", place.url());
+    let url = place.url();
+    let done = end(&place, bare(&place, &["run", "--url", &url, "--url-file", &file, "name", "true"]));
+    assert_refused(&done, &["cannot be used with"]);
+    let mut command = bare(&place, &["run", "name", "true"]);
+    command.env("TENURE_URL", &url).env("TENURE_URL_FILE", &file);
+    assert_refused(&end(&place, command), &["TENURE_URL and TENURE_URL_FILE are both set", "unset one"]);
+    // An option needs neither.
+    let mut command = bare(&place, &["run", "--url", &url, "name", "true"]);
+    command.env("TENURE_URL", "").env("TENURE_URL_FILE", "");
+    assert_eq!(end(&place, command).code, 0);
+}
+
+// R0.6
+#[test]
+fn a_file_has_one_url_and_comments() {
+    let place = Place::new();
+    let url = place.url();
+    let run = |text: &[u8]| {
+        let file = write(&place, "file", text);
+        end(&place, bare(&place, &["run", "--url-file", &file, "name", "true"]))
+    };
+    for text in [
+        url.clone(),
+        format!("{url}\n"),
+        format!("{url}\r\n"),
+        format!("\n  \t{url}  \n\n"),
+        format!("# all jobs\n\n  # of this host\n{url}\n# end"),
+    ] {
+        let done = run(text.as_bytes());
+        assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{text:?}");
+    }
+    let prefix = format!("tenure: --url-file {}: ", place.path("file").display());
+    let long = "#".repeat(70_000);
+    for (text, parts) in [
+        (&b""[..], &["has no URL", "redis://"][..]),
+        (b"\n \n", &["has no URL"]),
+        (b"# redis://h\n", &["has no URL"]),
+        (b"file:///a\n\nfile:///b\nfile:///c\n", &["more than one URL", "lines 1 and 3"]),
+        (b"redis://:secret@h # comment\n", &["whitespace"]),
+        (b"TENURE_URL=redis://:secret@h\n", &["unknown scheme"]),
+        (b"file:///\xff\n", &["not UTF-8", "%XX"]),
+        (b"memory:\n", &["private to one process"]),
+        (long.as_bytes(), &["too long"]),
+    ] {
+        let done = run(text);
+        let text = String::from_utf8_lossy(text);
+        assert_refused(&done, parts);
+        assert!(done.stderr.starts_with(&prefix) && !done.stderr.contains("secret"), "{text}: {done:?}");
+    }
+    // What a shell or a password manager writes, once.
+    let mut command = place.command("bash");
+    let script =
+        r#""$1" run --url-file <(echo "$2") name -- true && "$1" status --url-file <(echo "$2") name"#;
+    command.args(["-c", script, "bash", TENURE, &url]).env_remove("TENURE_URL");
+    let done = end(&place, command);
+    assert!(done.code == 0 && done.stdout.contains(&url), "{done:?}");
+}
+
+/// A file that is there counts, also when nobody can read it: what is in it is not to be guessed.
+#[test]
+fn a_file_that_can_t_be_read_is_an_error() {
+    let place = Place::new();
+    let named = |file: &str| end(&place, bare(&place, &["run", "--url-file", file, "name", "touch", "ran"]));
+    let missing = place.path("missing");
+    assert_refused(&named(missing.to_str().unwrap()), &["missing: can't be read: No such file"]);
+    assert_refused(&named("/"), &["can't be read: Is a directory"]);
+    assert_refused(&named("/etc/passwd/url"), &["can't be read: Not a directory"]);
+    let mut command = bare(&place, &["run", "name", "touch", "ran"]);
+    command.env("TENURE_URL_FILE", &missing);
+    assert_refused(&end(&place, command), &["TENURE_URL_FILE=", "No such file"]);
+
+    let found = || end(&place, bare(&place, &["run", "name", "touch", "ran"]));
+    fs::create_dir_all(place.path("home/.config/tenure/url")).unwrap();
+    assert_refused(&found(), &["home/.config/tenure/url: can't be read: Is a directory"]);
+    fs::remove_dir(place.path("home/.config/tenure/url")).unwrap();
+    symlink("/no/such/file", place.path("home/.config/tenure/url")).unwrap();
+    assert_refused(&found(), &["home/.config/tenure/url: can't be read: No such file"]);
+    fs::remove_file(place.path("home/.config/tenure/url")).unwrap();
+    fs::write(place.path("home/.config/tenure/url"), "").unwrap();
+    assert_refused(&found(), &["home/.config/tenure/url: has no URL"]);
+
+    // Someone else's. The program is where any user can run it.
+    fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::copy(TENURE, place.path("tenure")).unwrap();
+    let tenure = place.path("tenure");
+    let user = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", tenure.to_str().unwrap()];
+    for hidden in ["home/.config/tenure/url", "home"] {
+        let mode = fs::metadata(place.path(hidden)).unwrap().permissions();
+        fs::set_permissions(place.path(hidden), fs::Permissions::from_mode(0o000)).unwrap();
+        let mut command = place.command(user[0]);
+        command.args(&user[1..]).args(["run", "name", "touch", "ran"]);
+        command.env_remove("TENURE_URL").env_remove("XDG_CONFIG_HOME").env("HOME", place.path("home"));
+        assert_refused(&end(&place, command), &["home/.config/tenure/url: can't be read: Permission denied"]);
+        fs::set_permissions(place.path(hidden), mode).unwrap();
+    }
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn only_what_machines_share_with_shared_only() {
+    let place = Place::on_redis();
+    let (local, shared) = (directory(&place, "locks"), place.url());
+    let layered = format!("{shared}?inner={local}");
+    write(&place, "home/.config/tenure/url", &local);
+    let run = |url: Option<&str>, option: bool, variable: Option<&str>| {
+        let option: &[&str] = if option { &["--shared-only"] } else { &[] };
+        let mut command = bare(&place, &[&["run", "-q"], option, &["name", "true"]].concat());
+        command.envs(url.map(|url| ("TENURE_URL", url)));
+        command.envs(variable.map(|value| ("TENURE_SHARED_ONLY", value)));
+        end(&place, command)
+    };
+    for (option, variable, name) in
+        [(true, None, "--shared-only: "), (false, Some("1"), "TENURE_SHARED_ONLY: ")]
+    {
+        for url in [Some(&*local), None] {
+            let done = run(url, option, variable);
+            assert_refused(&done, &[name, "this machine only", "--url", "/etc/tenure/url", &local]);
+        }
+        for url in [&shared, &layered] {
+            let done = run(Some(url), option, variable);
+            assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{url}");
+        }
+        assert_eq!(run(Some(&local), false, Some("0")).code, 0);
+    }
+    assert_eq!(run(Some(&local), true, Some("0")).code, 64, "the option is enough");
+    assert_refused(&run(Some(&shared), false, Some("yes")), &["TENURE_SHARED_ONLY is `yes`", "write 1"]);
+    fs::remove_dir_all(place.path("home")).unwrap();
+    assert_refused(&run(None, true, None), &["file: (by default)", "this machine only"]);
+    for command in [
+        &["status", "--shared-only", "name"][..],
+        &["acquire", "--shared-only", "name"],
+        &["doctor", "--shared-only"],
+    ] {
+        assert_refused(&end(&place, bare(&place, command)), &["--shared-only: "]);
+    }
+}
+
+fn with_password() -> Place {
+    Place::on(RedisServer::builder().config("requirepass", PASSWORD).start())
+}
+
+fn password_url(place: &Place) -> String {
+    format!("redis://:{PASSWORD}@127.0.0.1:{}", place.server().port())
+}
+
+/// ps(1) shows it to everyone.
+// R0.6
+#[test]
+fn a_password_on_the_command_line_is_warned_of() {
+    let place = with_password();
+    let url = password_url(&place);
+    let warning = "tenure: every user of this machine can see the password in --url (ps); use TENURE_URL or --url-file\n";
+    for args in [
+        &["run", "--url", &url, "name", "true"][..],
+        &["ls", "--url", &url],
+        &["status", "--url", &url, "name"],
+    ] {
+        let done = end(&place, bare(&place, args));
+        assert_eq!((done.code, done.stderr.as_str()), (0, warning), "once");
+    }
+    for quiet in [&["run", "-q", "--url", &url, "name", "true"][..], &["status", "-q", "--url", &url, "name"]]
+    {
+        let done = end(&place, bare(&place, quiet));
+        assert_eq!((done.code, done.stderr.as_str()), (0, ""));
+    }
+    let mut command = bare(&place, &["run", "name", "true"]);
+    command.env("TENURE_URL", &url);
+    let done = end(&place, command);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""));
+}
+
+/// As ssh does it for keys.
+// R0.6
+#[test]
+fn a_password_in_a_file_that_others_can_read_is_warned_of() {
+    let place = with_password();
+    let run = |url: &str, mode: u32, quiet: &[&str]| {
+        let file = write(&place, "file", url);
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let done =
+            end(&place, bare(&place, &[&["run"], quiet, &["--url-file", &file, "name", "true"]].concat()));
+        assert!(!done.stderr.contains(PASSWORD), "{done:?}");
+        (done.code, done.stderr.replace(&file, "FILE"))
+    };
+    let url = password_url(&place);
+    for mode in [0o400, 0o600, 0o640, 0o440] {
+        assert_eq!(run(&url, mode, &[]), (0, String::new()), "{mode:o}");
+    }
+    let readable =
+        "tenure: every user of this machine can read the password in FILE (mode 644): chmod o= FILE\n";
+    assert_eq!(run(&url, 0o644, &[]), (0, readable.to_owned()));
+    assert_eq!(run(&url, 0o644, &["-q"]), (0, String::new()));
+    let local = directory(&place, "locks");
+    assert_eq!(run(&local, 0o644, &[]), (0, String::new()), "there is none in it");
+    // Who changes it takes the lock away from everyone else.
+    let writable = "tenure: every user of this machine can change FILE (mode 666): chmod o-w FILE\n";
+    assert_eq!(run(&local, 0o666, &[]), (0, writable.to_owned()));
+    assert_eq!(run(&url, 0o666, &[]), (0, format!("{}{writable}", readable.replace("644", "666"))));
+}
+
+/// No `tenure` in a command uses another domain than the one around it, unless it is told to.
+// R0.6
+#[test]
+fn a_tenure_in_the_command_uses_the_same_domain_or_none() {
+    let place = Place::new();
+    let url = place.url();
+    let file = write(&place, "file", &url);
+    let inner = [TENURE, "run", "-v", "b", "env"];
+    // Here the inner one would find something else.
+    write(&place, "home/.config/tenure/url", directory(&place, "elsewhere"));
+    let outer = |args: &[&str], variable: Option<(&str, &str)>| {
+        let mut command = bare(&place, &[&["run"], args, &["a"], &inner].concat());
+        command.envs(variable);
+        end(&place, command)
+    };
+    for done in [
+        outer(&["--url", &url], None),
+        outer(&["--url-file", &file], None),
+        outer(&[], Some(("TENURE_URL", &url))),
+        // It is the outer one's no more than a URL is.
+        outer(&["--url", &url], Some(("TENURE_URL_FILE", &file))),
+    ] {
+        assert_refused(&done, &["domain is not known", "--url-file", "--pass-url"]);
+    }
+    let is_given = |done: &Finished, name: &str, value: &str| {
+        done.stdout.lines().any(|line| line == format!("{name}={value}"))
+    };
+    for done in [
+        outer(&["--pass-url", "--url-file", &file], None),
+        outer(&["--pass-url", "--url", &url], Some(("TENURE_URL_FILE", "/no/such/file"))),
+    ] {
+        assert!(done.code == 0 && done.stderr.contains(&format!("{url} (from TENURE_URL)")), "{done:?}");
+    }
+    // The name of a file is no secret.
+    for options in [&[][..], &["--pass-url"]] {
+        let done = outer(options, Some(("TENURE_URL_FILE", &file)));
+        assert!(done.code == 0 && is_given(&done, "TENURE_URL_FILE", &file), "{done:?}");
+        assert!(done.stderr.contains(&format!("{url} (from TENURE_URL_FILE={file})")), "{done:?}");
+    }
+    // Below a file that is found, the same one is.
+    let done = outer(&[], None);
+    assert!(done.code == 0 && done.stderr.contains(&directory(&place, "elsewhere")), "{done:?}");
+    assert!(!done.stdout.contains("TENURE_URL"), "{done:?}");
+    let done = outer(&["--pass-url"], None);
+    assert!(done.code == 0 && done.stderr.contains("(from TENURE_URL)"), "{done:?}");
+}
+
+/// Which domain, and who said so: with a password, without it.
+// R0.6
+#[test]
+fn the_domain_and_its_origin_are_shown() {
+    let place = with_password();
+    let file = write(&place, "file", password_url(&place));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let shown = format!("redis://:***@127.0.0.1:{} (from --url-file {file})", place.server().port());
+    let by = |args: &[&str]| bare(&place, &[&args[..1], &["--url-file", &file], &args[1..]].concat());
+    let done = end(&place, by(&["run", "-v", "name", "true"]));
+    assert!(done.stderr.starts_with(&format!("tenure: domain {shown}\n")), "{done:?}");
+    for verbose in [&["acquire", "-v", "ticket"][..], &["hold", "-v", "name"]] {
+        let done = end(&place, by(verbose));
+        assert!(done.code == 0 && done.stderr.contains(&format!("tenure: domain {shown}\n")), "{done:?}");
+    }
+    let done = end(&place, by(&["status", "name"]));
+    assert!(done.stdout.contains(&format!("\ndomain: {shown}\n")), "{done:?}");
+    let done = end(&place, by(&["doctor"]));
+    assert!(done.stdout.lines().next().unwrap().ends_with(&shown), "{done:?}");
+    let holder = place.spawn(by(&["run", "name", "--", "sh", "-c", "echo $$ > pid; exec sleep 600"]));
+    place.pid("pid");
+    let done = end(&place, by(&["run", "-n", "name", "true"]));
+    assert_eq!(done.code, 75);
+    assert!(done.stderr.contains(&format!("tenure: domain {shown}\n")), "{done:?}");
+    let again = format!("to see more: tenure status name --url-file {file}\n");
+    assert!(done.stderr.contains(&again), "{done:?}");
+    holder.signal(rustix::process::Signal::TERM);
+    holder.finish();
+    let mut away = bare(&place, &["doctor"]);
+    away.env("TENURE_URL", "redis://127.0.0.1:1");
+    let done = end(&place, away);
+    let first = done.stdout.lines().next().unwrap();
+    assert!(done.code == 69 && first.ends_with("redis://127.0.0.1:1 (from TENURE_URL)"), "{done:?}");
+}
+
+/// A hint of what other domain a ticket may be of.
+#[test]
+fn a_ticket_of_another_domain_is_told_which_one_this_is() {
+    let place = Place::new();
+    let ticket = place.end(&["acquire", "name"]).stdout;
+    let other = directory(&place, "other");
+    let done = place.end(&["release", "--url", &other, ticket.trim_end()]);
+    assert_eq!(done.code, 79);
+    assert!(done.stderr.contains(&format!("in another domain than {other} (from --url)")), "{done:?}");
+}
+
+/// The recipes of docs/urls.md, each as a line that is typed or read by someone else's program.
+#[test]
+fn the_recipes_work() {
+    let place = Place::on_redis();
+    let text = include_str!("../../../../docs/urls.md");
+    let (_, recipes) = text.split_once("## Recipes\n").expect("they are there");
+    let recipes = recipes.split("\n## ").next().unwrap();
+    let command_after = |mark: &str| {
+        let (_, line) =
+            recipes.lines().find_map(|line| line.split_once(mark)).unwrap_or_else(|| panic!("{mark}"));
+        line.to_owned()
+    };
+    let credentials = write(&place, "credentials/tenure-url", place.url());
+    let credentials = credentials.strip_suffix("/tenure-url").unwrap();
+    let job = write(&place, "backup", "#!/bin/sh\ntouch ran\n");
+    fs::set_permissions(&job, fs::Permissions::from_mode(0o755)).unwrap();
+    let mark = "/usr/local/bin/tenure ";
+    let yaml =
+        recipes.lines().find_map(|line| line.trim().strip_prefix("command: [tenure, ")).expect("a container");
+    let lines = [
+        ("cron", command_after("0 3 * * * /usr/local/bin/tenure ")),
+        (
+            "systemd",
+            command_after(&format!("ExecStart={mark}")).replace("${CREDENTIALS_DIRECTORY}", credentials),
+        ),
+        ("kubernetes", yaml.trim_end_matches(']').replace(',', "")),
+    ];
+    for (what, line) in lines {
+        let line = line.replace("/usr/local/bin/backup", &job);
+        assert!(line.contains("--shared-only") && line.contains(&job), "{what}: {line}");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let args = [&["env", "-i", TENURE], &words[..]].concat();
+        let done = end(&place, on_machine(&place, Some(&place.url()), &args));
+        assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{what}: {line}");
+        fs::remove_file(place.path("ran")).unwrap_or_else(|_| panic!("{what}: {line}"));
+        // Without its file it does not fall back on this machine.
+        let _ = fs::rename(credentials, place.path("away"));
+        let done = end(&place, on_machine(&place, None, &args));
+        assert_refused(&done, &[]);
+        assert!(!place.path("ran").exists(), "{what}");
+        let _ = fs::rename(place.path("away"), credentials);
+    }
+}
+
+/// A name of a file may be any bytes.
+#[test]
+fn the_name_of_a_file_may_have_any_characters() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let place = Place::new();
+    let odd = place.path("").join(OsStr::from_bytes(b"od\xff d\n'"));
+    fs::write(&odd, place.url()).unwrap();
+    let mut command = bare(&place, &["run", "-v", "--url-file"]);
+    command.arg(&odd).args(["name", "true"]);
+    let done = end(&place, command);
+    assert!(done.code == 0 && done.stderr.lines().all(|line| line.starts_with("tenure: ")), "{done:?}");
+    eventually("all ended", || place.processes().is_empty());
+}
