@@ -127,9 +127,8 @@ fn find(asked: &args::Domain) -> Result<Located, Refused> {
 /// An empty value is most likely that of a variable which is not there, and whoever wrote it means no default.
 fn not_empty<'a>(name: &str, value: &'a OsStr, otherwise: &str) -> Result<&'a OsStr, Refused> {
     if value.as_encoded_bytes().trim_ascii().is_empty() {
-        let what = if name.ends_with("URL") || name == "--url" { "URL" } else { "name of a file" };
         return Err(Refused::usage(format!(
-            "{name} is empty; give it a {what}, or {otherwise}; for this machine only, use --url file:"
+            "{name} is empty; give it a value, or {otherwise}; for this machine only, use --url file:"
         )));
     }
     Ok(value)

@@ -4,7 +4,7 @@
 
 use std::env;
 use std::fs::File;
-use std::io::{ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,13 @@ pub(super) fn is_missing(path: &Path) -> bool {
 /// # Errors
 /// Says what is wrong with it.
 pub(super) fn read(path: &Path) -> Result<Contents, String> {
-    let unreadable = |error| format!("can't be read: {error}; make it readable for this user, or use --url");
+    let unreadable = |error: io::Error| {
+        let fix = match error.kind() {
+            ErrorKind::PermissionDenied => "let this user read it, or use --url",
+            _ => "check its name, or use --url",
+        };
+        format!("can't be read: {error}; {fix}")
+    };
     let file = File::open(path).map_err(unreadable)?;
     let about = file.metadata().map_err(unreadable)?;
     let mut bytes = Vec::new();

@@ -215,7 +215,10 @@ fn a_file_that_can_t_be_read_is_an_error() {
     let place = Place::new();
     let named = |file: &str| end(&place, bare(&place, &["run", "--url-file", file, "name", "touch", "ran"]));
     let missing = place.path("missing");
-    assert_refused(&named(missing.to_str().unwrap()), &["missing: can't be read: No such file"]);
+    assert_refused(
+        &named(missing.to_str().unwrap()),
+        &["missing: can't be read: No such file", "check its name"],
+    );
     assert_refused(&named("/"), &["can't be read: Is a directory"]);
     assert_refused(&named("/etc/passwd/url"), &["can't be read: Not a directory"]);
     let mut command = bare(&place, &["run", "name", "touch", "ran"]);
@@ -243,7 +246,10 @@ fn a_file_that_can_t_be_read_is_an_error() {
         let mut command = place.command(user[0]);
         command.args(&user[1..]).args(["run", "name", "touch", "ran"]);
         command.env_remove("TENURE_URL").env_remove("XDG_CONFIG_HOME").env("HOME", place.path("home"));
-        assert_refused(&end(&place, command), &["home/.config/tenure/url: can't be read: Permission denied"]);
+        assert_refused(
+            &end(&place, command),
+            &["home/.config/tenure/url: can't be read: Permission denied", "let this user read it"],
+        );
         fs::set_permissions(place.path(hidden), mode).unwrap();
     }
     assert!(!place.path("ran").exists());
@@ -485,6 +491,23 @@ fn the_recipes_work() {
         assert_refused(&done, &[]);
         assert!(!place.path("ran").exists(), "{what}");
         let _ = fs::rename(place.path("away"), credentials);
+    }
+}
+
+/// It is two processes, and the file is read by one.
+#[test]
+fn bench_reads_a_file() {
+    let place = Place::new();
+    let file = write(&place, "file", place.url());
+    for (options, variable) in [(&["--url-file", &file][..], None), (&[], Some(&file))] {
+        // A machine that is busy may not answer in time.
+        eventually("it measures", || {
+            let mut command = bare(&place, &[&["bench", "--seconds", ".2"], options].concat());
+            command.envs(variable.map(|file| ("TENURE_URL_FILE", file)));
+            let done = end(&place, command);
+            assert_ne!(done.code, 64, "{done:?}");
+            done.code == 0 && done.stdout.contains("hand-over")
+        });
     }
 }
 
