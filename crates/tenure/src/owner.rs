@@ -288,15 +288,20 @@ fn here() -> String {
 }
 
 /// The name of the effective user by its number: the environment can't be trusted, and differs under cron.
-fn user() -> String {
-    let uid = rustix::process::geteuid().as_raw().to_string();
-    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let name = passwd.lines().find_map(|line| {
+pub(crate) fn user() -> String {
+    name_in("/etc/passwd", rustix::process::geteuid().as_raw())
+}
+
+/// The name of a number in a file whose lines are `name:password:number:…`; the number itself if it has no name there.
+pub(crate) fn name_in(file: &str, number: u32) -> String {
+    let number = number.to_string();
+    let lines = std::fs::read_to_string(file).unwrap_or_default();
+    let name = lines.lines().find_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next()?;
-        (fields.nth(1)? == uid).then(|| name.to_owned())
+        (fields.nth(1)? == number).then(|| name.to_owned())
     });
-    name.unwrap_or(uid)
+    name.unwrap_or(number)
 }
 
 fn random<const N: usize>() -> [u8; N] {

@@ -15,4 +15,5 @@ mod support;
 mod tickets;
 mod top;
 mod urls;
+mod users;
 mod watch;

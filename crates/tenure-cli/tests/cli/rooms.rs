@@ -93,6 +93,27 @@ fn the_default_directory_is_in_one_place_or_nowhere() {
     }
 }
 
+/// Where everyone can make directories, another user could make the default one of a group that its victim is in.
+#[test]
+fn the_default_directory_is_not_shared() {
+    let place = Place::new();
+    fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    let tenure = place.path("tenure");
+    fs::copy(TENURE, &tenure).unwrap();
+    let user = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "env", "-u", "TENURE_URL"];
+    let ls = [&user[..], &[tenure.to_str().unwrap(), "ls"]].concat();
+    for (owner, why) in [("0", "belongs to user 0, not to 54321"), ("54321", "can be written by others")] {
+        let mounts = format!(
+            "mount -t tmpfs -o size=1m,mode=755 none /run; mkdir -m 1777 /run/lock; \
+             install -d -m 2770 -o {owner} -g 54321 /run/lock/tenure-54321"
+        );
+        let refused = after(&place, &mounts, &ls);
+        let said = stderr(&refused);
+        assert!(refused.status.code() == Some(77) && said.contains(why), "{owner}: {said}");
+        assert!(!said.contains("install"), "sharing it is no way out: {said}");
+    }
+}
+
 /// As systemd does it for a service with `PrivateTmp=yes`.
 #[test]
 fn a_private_tmp_is_warned_of() {

@@ -5,16 +5,14 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, linkat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
-use super::platform;
+use super::{platform, sharing};
 use crate::error::{Error, ErrorKind};
-
-const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// Where the default directories are, one for each user.
 const DEFAULT_PARENT: &str = "/run/lock";
@@ -40,8 +38,7 @@ impl Directory {
 
     /// The same directory again, by its path, after it was removed. Only whoever opens a domain makes one.
     pub(super) fn reopen(&self, network_fs_allowed: bool) -> Result<Self, Error> {
-        let fd =
-            open_dir(&self.path, OFlags::empty()).map_err(|error| trouble(&self.path, "opened", error))?;
+        let fd = open_dir(&self.path, OFlags::empty()).map_err(|error| not_opened(&self.path, error))?;
         let mut directory = Directory { fd, path: self.path.clone(), foreign_fs: None };
         directory.check(network_fs_allowed)?;
         Ok(directory)
@@ -89,33 +86,14 @@ impl Directory {
             },
             answer => answer,
         };
-        let fd = fd.map_err(|error| trouble(path, "opened", error))?;
+        let fd = fd.map_err(|error| not_opened(path, error))?;
         Ok(Directory { fd, path: path.to_owned(), foreign_fs: None })
     }
 
     fn check(&mut self, network_fs_allowed: bool) -> Result<(), Error> {
-        let path = self.path.display();
         let stat = fstat(&self.fd).map_err(|error| self.trouble("looked at", error))?;
-        let (owner, me) = (stat.st_uid, rustix::process::geteuid().as_raw());
-        if owner != me {
-            return Err(Error::new(
-                ErrorKind::Denied,
-                format!(
-                    "directory {path} belongs to user {owner}, not to {me}; use a directory of your own: `file:///path`"
-                ),
-            ));
-        }
-        if stat.st_mode & 0o022 != 0 {
-            // What is sticky, as /tmp is, is meant to be shared.
-            let fix = match stat.st_mode & 0o1000 {
-                0 => format!("`chmod 700 {path}`, or use another one"),
-                _ => format!("use one inside it: `file://{path}/locks`"),
-            };
-            return Err(Error::new(
-                ErrorKind::Denied,
-                format!("directory {path} can be written by others; {fix}"),
-            ));
-        }
+        sharing::check(&self.path, &stat, self.is_default())?;
+        let path = self.path.display();
         // systemd-tmpfiles leaves a directory alone while somebody has a lock on it.
         let _ = rustix::fs::flock(&self.fd, rustix::fs::FlockOperation::NonBlockingLockShared);
         let (file_system, is_local) =
@@ -145,6 +123,26 @@ impl Directory {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The group that it is shared with, as it is now: it may become shared while it is in use.
+    pub(super) fn group(&self) -> Option<u32> {
+        fstat(&self.fd).ok().and_then(|stat| sharing::group_of(&stat)).filter(|_| !self.is_default())
+    }
+
+    /// The stripes and sessions in it that the group can't use.
+    pub(super) fn unshared(&self, group: u32) -> Result<Vec<String>, Error> {
+        // Both get their names when they have their mode; other files may be on the way to it.
+        let is_made = |name: &String| name.starts_with("stripe-") || name.starts_with("session-");
+        let mut names: Vec<String> = self.list()?.into_iter().filter(is_made).collect();
+        names.retain(|name| self.is_unshared(name, group));
+        names.sort();
+        Ok(names)
+    }
+
+    fn is_unshared(&self, name: &str, group: u32) -> bool {
+        let stat = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| !sharing::is_usable_by(group, &stat))
     }
 
     /// Whether it has been removed, or moved away.
@@ -209,31 +207,51 @@ impl Directory {
             answer => answer?,
         };
         let stat = fstat(&fd)?;
-        let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
-        if FileType::from_raw_mode(stat.st_mode) != kind || !is_ours {
+        if FileType::from_raw_mode(stat.st_mode) != kind {
             return Err(Errno::ILSEQ);
         }
-        Ok(fd)
+        match self.group() {
+            Some(group) if sharing::is_usable_by(group, &stat) => Ok(fd),
+            Some(_) => Err(Errno::ACCESS),
+            None if stat.st_uid == rustix::process::geteuid().as_raw() => Ok(fd),
+            None => Err(Errno::ILSEQ),
+        }
     }
 
     /// Makes a file that was not there.
     pub(super) fn create(&self, name: &str) -> Result<File, Error> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd = openat(&self.fd, name, flags, PRIVATE).and_then(|fd| {
-            // Whatever the umask takes away, its owner needs.
-            rustix::fs::fchmod(&fd, PRIVATE).map(|()| fd)
+        let fd = openat(&self.fd, name, flags, sharing::PRIVATE).and_then(|fd| {
+            // Whatever the umask takes away, its users need.
+            rustix::fs::fchmod(&fd, self.file_mode()).map(|()| fd)
         });
         Ok(File::from(fd.map_err(|error| self.trouble_with(name, "made", error))?))
     }
 
     /// Makes a pipe that was not there; false when somebody removes it at once.
     pub(super) fn create_pipe(&self, name: &str) -> Result<bool, Error> {
-        let made = rustix::fs::mkfifoat(&self.fd, name, PRIVATE)
-            .and_then(|()| rustix::fs::chmodat(&self.fd, name, PRIVATE, AtFlags::empty()));
+        let made = rustix::fs::mkfifoat(&self.fd, name, sharing::PRIVATE)
+            .and_then(|()| self.set_mode_of_pipe(name, self.file_mode()));
         match made {
             Err(Errno::NOENT) if !self.is_removed() => Ok(false),
             answer => answer.map(|()| true).map_err(|error| self.trouble_with(name, "made", error)),
         }
+    }
+
+    fn file_mode(&self) -> Mode {
+        if self.group().is_some() { sharing::SHARED } else { sharing::PRIVATE }
+    }
+
+    /// Sets the mode of a pipe of this user. Not by its name: if the directory is shared, another user could have put a link in its place.
+    pub(super) fn set_mode_of_pipe(&self, name: &str, mode: Mode) -> Result<(), Errno> {
+        let fd = openat(&self.fd, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = fstat(&fd)?;
+        let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Fifo || !is_ours {
+            return Err(Errno::NOENT);
+        }
+        // Only its number in /proc takes a mode: umask may have left nobody the right to open it.
+        rustix::fs::chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), mode)
     }
 
     /// Gives a file a second name; false when somebody else has that name.
@@ -273,6 +291,16 @@ impl Directory {
     }
 
     fn trouble_with(&self, name: &str, done: &str, error: Errno) -> Error {
+        if error == Errno::ACCESS
+            && let Some(group) = self.group()
+        {
+            if self.is_unshared(name, group) {
+                return sharing::unshared(&self.path, name, group);
+            }
+            if let Some(error) = sharing::stranger(&self.path, group) {
+                return error;
+            }
+        }
         trouble(&self.path.join(name), done, error)
     }
 }
@@ -299,6 +327,14 @@ fn make(path: &Path) -> Result<(), Errno> {
 
 fn open_dir(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | flags, Mode::empty())
+}
+
+/// What it means that a directory which a URL names could not be opened.
+fn not_opened(path: &Path, error: Errno) -> Error {
+    let directory = if error == Errno::ACCESS { rustix::fs::stat(path).ok() } else { None };
+    let group = directory.and_then(|directory| sharing::group_of(&directory));
+    let stranger = group.and_then(|group| sharing::stranger(path, group));
+    stranger.unwrap_or_else(|| trouble(path, "opened", error))
 }
 
 fn trouble(path: &Path, done: &str, error: Errno) -> Error {

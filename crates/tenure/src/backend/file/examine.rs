@@ -10,11 +10,11 @@ use std::sync::Arc;
 use rustix::fs::{fstat, fstatvfs};
 
 use super::place::Place;
-use super::{FileDomain, platform};
+use super::{FileDomain, platform, sharing};
 use crate::backend::Sink;
 use crate::backend::rehearsal::{self, Ear, rehearse};
 use crate::error::Error;
-use crate::finding::Finding;
+use crate::finding::{Finding, Verdict};
 
 /// Below these it is getting short: some stripes of a full store.
 const LITTLE_SPACE: u64 = 8 << 20;
@@ -31,6 +31,9 @@ pub(super) async fn examine(place: &Place) -> Result<Vec<Finding>, Error> {
         session(place),
         leftovers(place),
     ];
+    if let Some(group) = place.dir.group() {
+        findings.insert(2, files(place, group)?);
+    }
     findings.extend(lease(place).await);
     Ok(findings)
 }
@@ -52,18 +55,37 @@ fn store(place: &Place) -> Finding {
     Finding::doubtful("store", reason).remedy("use a directory elsewhere in the URL: file:///var/lib/NAME")
 }
 
-/// Another owner, and others who may write, are refused when it is opened.
+/// A directory that is neither private nor shared with a group as it should be is refused when it is opened.
 fn owner(place: &Place) -> Result<Finding, Error> {
+    const CHECK: &str = "owner";
     let stat = fstat(&place.dir).map_err(|error| place.dir.trouble("looked at", error))?;
-    let (mode, me) = (stat.st_mode & 0o7777, rustix::process::geteuid().as_raw());
-    let path = place.dir.path().display();
-    Ok(match (stat.st_uid == me, mode & 0o022) {
-        (true, 0) => Finding::fit("owner", format!("user {me}, mode {mode:o}: nobody else can write to it")),
-        (false, _) => Finding::unfit("owner", format!("it belongs to user {}, not to {me}", stat.st_uid))
-            .remedy(format!("chown {me} {path}")),
-        (true, _) => Finding::unfit("owner", format!("mode {mode:o}: others can write to it"))
-            .remedy(format!("chmod 700 {path}")),
-    })
+    if let Err(error) = sharing::check(place.dir.path(), &stat, place.dir.is_default()) {
+        return Ok(Finding { check: CHECK, ..Finding::of_error(Verdict::Unfit, &error) });
+    }
+    let (mode, owner) = (stat.st_mode & 0o7777, stat.st_uid);
+    let reason = match place.dir.group() {
+        None => format!("user {owner}, mode {mode:o}: nobody else can write to it"),
+        Some(group) => format!(
+            "root, mode {mode:o}, shared with group {}: every member can take, break and remove every lock",
+            sharing::group_name(group)
+        ),
+    };
+    Ok(Finding::fit(CHECK, reason))
+}
+
+/// Only of a directory that is shared.
+fn files(place: &Place, group: u32) -> Result<Finding, Error> {
+    const CHECK: &str = "files";
+    let (name, unshared) = (sharing::group_name(group), place.dir.unshared(group)?);
+    let Some(first) = unshared.first() else {
+        return Ok(Finding::fit(CHECK, format!("all can be used by every member of group {name}")));
+    };
+    let reason = match unshared.len() {
+        1 => format!("{first} can't be used by group {name}"),
+        many => format!("{many} files can't be used by group {name}, such as {first}"),
+    };
+    let reason = format!("{reason}, because the directory was shared later: names in it are refused");
+    Ok(Finding::unfit(CHECK, reason).remedy(sharing::give_to_group(place.dir.path(), group)))
 }
 
 fn file_system(place: &Place) -> Result<Finding, Error> {

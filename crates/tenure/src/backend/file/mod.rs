@@ -19,6 +19,7 @@ mod platform;
 mod post;
 mod replace;
 mod session;
+mod sharing;
 mod slots;
 mod state;
 mod stripe;

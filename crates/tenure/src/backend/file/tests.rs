@@ -3,6 +3,7 @@
 mod boots;
 mod damage;
 mod deaths;
+mod groups;
 mod limits;
 mod places;
 mod reboots;

@@ -1,0 +1,135 @@
+//! Who may use a directory: the user that it belongs to, or a group that root shares it with.
+//!
+//! The directory itself says which: it is shared if it is setgid and its group can write to it. Then every file in it belongs to that group,
+//! whichever user makes it, and Tenure gives the group access to it, whatever the umask is. In every other directory all files are private.
+//!
+//! - A shared directory belongs to root. If another user owned it, anybody could make one, in a place that everybody can write to, for a group
+//!   that a victim happens to be in.
+//! - It is not sticky: the members of the group replace and remove each other's files.
+//! - A file in it that is not the group's is refused, also if it belongs to this user: a member could have linked any file of the machine there.
+
+use std::path::Path;
+
+use rustix::fs::{Mode, Stat};
+
+use crate::error::{Error, ErrorKind};
+use crate::owner;
+
+const SETGID: u32 = 0o2000;
+const STICKY: u32 = 0o1000;
+const GROUP_WRITES: u32 = 0o020;
+const GROUP_USES: u32 = 0o070;
+const OTHERS_WRITE: u32 = 0o002;
+/// What a member needs of a file.
+const GROUP_READS_AND_WRITES: u32 = 0o060;
+
+/// The mode of a file that only its user can use.
+pub(super) const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+/// The mode of a file that the group can use.
+pub(super) const SHARED: Mode = PRIVATE.union(Mode::RGRP).union(Mode::WGRP);
+
+/// The group that a directory is shared with.
+pub(super) fn group_of(directory: &Stat) -> Option<u32> {
+    let is_shared = directory.st_mode & SETGID != 0 && directory.st_mode & GROUP_WRITES != 0;
+    is_shared.then_some(directory.st_gid)
+}
+
+/// Whether every member of the group can use a file.
+pub(super) fn is_usable_by(group: u32, file: &Stat) -> bool {
+    file.st_gid == group && file.st_mode & GROUP_READS_AND_WRITES == GROUP_READS_AND_WRITES
+}
+
+/// Refuses a directory that is neither this user's alone nor shared as it should be. The default one is never shared: others may be able to make it.
+pub(super) fn check(path: &Path, directory: &Stat, is_default: bool) -> Result<(), Error> {
+    let group = group_of(directory).filter(|_| !is_default);
+    let refusal = match group {
+        Some(group) => unfit_to_share(path, directory, group),
+        None => not_private(path, directory, is_default),
+    };
+    refusal.map_or(Ok(()), |message| Err(Error::new(ErrorKind::Denied, message)))
+}
+
+fn unfit_to_share(path: &Path, directory: &Stat, group: u32) -> Option<String> {
+    let (path, mode, group) = (path.display(), directory.st_mode, group_name(group));
+    let (why, fix) = if directory.st_uid != 0 {
+        let owner = directory.st_uid;
+        (format!("it belongs to user {owner}, not to root"), format!("as root: `chown root {path}`"))
+    } else {
+        let why = if mode & OTHERS_WRITE != 0 {
+            "every user can write to it"
+        } else if mode & STICKY != 0 {
+            "it is sticky, so its users can't remove each other's files"
+        } else if mode & GROUP_USES != GROUP_USES {
+            "its group can't read it"
+        } else {
+            return None;
+        };
+        (why.to_owned(), format!("as root: `chmod 2770 {path}`"))
+    };
+    Some(format!("directory {path} can't be shared with group {group}: {why}; {fix}"))
+}
+
+fn not_private(path: &Path, directory: &Stat, is_default: bool) -> Option<String> {
+    let (path, mode, owner) = (path.display(), directory.st_mode, directory.st_uid);
+    let me = rustix::process::geteuid().as_raw();
+    let share = if is_default {
+        String::new()
+    } else {
+        format!(", or share it with a group, as root: install -d -m 2770 -o root -g GROUP {path}")
+    };
+    if owner != me {
+        return Some(format!(
+            "directory {path} belongs to user {owner}, not to {me}; use a directory of your own: `file:///path`{share}"
+        ));
+    }
+    if mode & (GROUP_WRITES | OTHERS_WRITE) == 0 {
+        return None;
+    }
+    // What is sticky, as /tmp is, is meant to be shared.
+    let fix = match mode & STICKY {
+        0 => format!("`chmod 700 {path}`{share}"),
+        _ => format!("use one inside it: `file://{path}/locks`"),
+    };
+    Some(format!("directory {path} can be written by others; {fix}"))
+}
+
+/// What to say to a user who was refused by the kernel, and is not in the group of the directory; `None` to one who is.
+pub(super) fn stranger(path: &Path, group: u32) -> Option<Error> {
+    if is_member(group) {
+        return None;
+    }
+    let (user, group) = (owner::user(), group_name(group));
+    let message = format!(
+        "user {user} is not in group {group}, which shares directory {}; as root: usermod -aG {group} {user}, then log in again, or restart the service",
+        path.display()
+    );
+    Some(Error::new(ErrorKind::Denied, message))
+}
+
+/// What to say of a file that is not the group's.
+pub(super) fn unshared(path: &Path, file: &str, group: u32) -> Error {
+    let message = format!(
+        "{} can't be used by group {}, because it was made in the directory before it was shared; as root: `{}`",
+        path.join(file).display(),
+        group_name(group),
+        give_to_group(path, group)
+    );
+    Error::new(ErrorKind::Denied, message)
+}
+
+/// The command that makes all files of a directory the group's.
+pub(super) fn give_to_group(path: &Path, group: u32) -> String {
+    let (path, group) = (path.display(), group_name(group));
+    format!("chgrp -R {group} {path} && chmod -R g+rwX {path}")
+}
+
+fn is_member(group: u32) -> bool {
+    let is_it = |gid: rustix::process::Gid| gid.as_raw() == group;
+    is_it(rustix::process::getegid())
+        || rustix::process::getgroups().is_ok_and(|all| all.into_iter().any(is_it))
+}
+
+/// The name of a group, as commands take it.
+pub(super) fn group_name(group: u32) -> String {
+    owner::name_in("/etc/group", group)
+}

@@ -1,0 +1,295 @@
+//! A directory that root shares with a group: its users exclude each other, and see each other's deaths. Everybody else is refused.
+
+use std::fs::{self, Permissions};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use super::*;
+use crate::backend::file::directory::Directory;
+use crate::backend::file::faults::{Action, Point};
+use crate::backend::file::torture::names_of_one_stripe;
+
+const GROUP: u32 = 60_700;
+const ALICE: u32 = 60_701;
+const BOB: u32 = 60_702;
+/// A user who is not in the group.
+const STRANGER: u32 = 60_703;
+
+/// A directory as an administrator prepares it.
+fn shared() -> Scratch {
+    let scratch = Scratch::new();
+    fs::set_permissions(scratch.logs(), Permissions::from_mode(0o777)).unwrap();
+    prepare(&scratch, 0o2770);
+    scratch
+}
+
+fn prepare(scratch: &Scratch, mode: u32) {
+    let (mode, group) = (format!("{mode:o}"), GROUP.to_string());
+    let args = ["-d", "-m", &mode, "-o", "0", "-g", &group];
+    assert!(Command::new("install").args(args).arg(scratch.store()).status().unwrap().success());
+}
+
+/// A process of this user, which has not opened the directory yet. The other user may not be able to reach the test binary by its path.
+fn spawn(scratch: &Scratch, user: u32, umask: &str) -> Puppet {
+    let groups = if user == STRANGER { "--clear-groups".to_owned() } else { format!("--groups={GROUP}") };
+    let script = format!(
+        "umask {umask}; exec 9<\"$0\"; exec setpriv --reuid={user} --regid={user} {groups} /proc/self/fd/9 \"$@\""
+    );
+    Puppet::spawn(scratch, "", &["sh", "-c", &script])
+}
+
+/// The same, and it has opened the directory.
+fn start(scratch: &Scratch, user: u32, umask: &str) -> Puppet {
+    let mut puppet = spawn(scratch, user, umask);
+    puppet.tell("open");
+    puppet.expect("opened");
+    puppet
+}
+
+/// The id of a process's session.
+fn session_of(scratch: &Scratch, puppet: &Puppet) -> String {
+    let line = format!("pid {}\n", puppet.pid());
+    let ids = scratch.files().into_iter().filter_map(|name| name.strip_prefix("session-").map(str::to_owned));
+    let is_its = |id: &String| {
+        let about = fs::read_to_string(scratch.store().join(format!("session-{id}")));
+        about.is_ok_and(|about| about.contains(&line))
+    };
+    ids.into_iter().find(is_its).expect("a session")
+}
+
+fn until_waited_for_by_one(puppet: &mut Puppet) {
+    while !puppet.ask(&format!("inspect {NAME}")).ends_with("waited for by 1") {}
+}
+
+/// An hour, so that nobody gets the name because it ran out.
+fn take() -> String {
+    format!("acquire 3600000 {NAME}")
+}
+
+#[test]
+fn two_users_of_a_group_exclude_each_other_and_hand_over() {
+    let scratch = shared();
+    let mut alice = start(&scratch, ALICE, "077");
+    let mut bob = start(&scratch, BOB, "077");
+    alice.tell(&take());
+    let first = alice.expect_granted();
+    bob.tell(&format!("try 60000 {NAME}"));
+    let busy = bob.expect("busy");
+    assert!(busy.contains(&ALICE.to_string()), "it says who holds it: {busy}");
+
+    // The grant is sent to the other user's pipe, and not found by looking: the pipe has it while nobody reads.
+    bob.tell(&take());
+    until_waited_for_by_one(&mut alice);
+    bob.signal(Signal::STOP);
+    bob.until_stopped();
+    alice.release(NAME);
+    let pipe = scratch.store().join(format!("pipe-{}", session_of(&scratch, &bob)));
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
+    let mut pipe = fs::File::options().read(true).custom_flags(nonblocking).open(pipe).unwrap();
+    let mut message = [0; 4_096];
+    let len = pipe.read(&mut message).expect("a message in the pipe");
+    assert!(String::from_utf8_lossy(&message[..len]).contains(NAME));
+    bob.signal(Signal::CONT);
+    let second = bob.expect_granted();
+    assert!(second > first);
+
+    // Back and forth, and root is a user like the others.
+    let mut root = Puppet::start(&scratch);
+    root.tell(&take());
+    until_waited_for_by_one(&mut alice);
+    bob.release(NAME);
+    assert!(root.expect_granted() > second);
+    alice.tell(&format!("try 60000 {NAME}"));
+    assert!(alice.expect("busy").contains("root"));
+    root.release(NAME);
+}
+
+#[test]
+fn a_killed_holder_of_another_user_is_seen_at_once() {
+    let scratch = shared();
+    let mut bob = start(&scratch, BOB, "022");
+    for is_waited_for in [false, true] {
+        let mut alice = start(&scratch, ALICE, "022");
+        alice.tell(&take());
+        let fence = alice.expect_granted();
+        bob.tell(&format!("try 60000 {NAME}"));
+        bob.expect("busy");
+        if is_waited_for {
+            bob.tell(&take());
+            until_waited_for_by_one(&mut alice);
+        }
+        alice.signal(Signal::KILL);
+        alice.until_dead();
+        if !is_waited_for {
+            bob.tell(&format!("try 60000 {NAME}"));
+        }
+        assert!(bob.expect_granted() > fence);
+        bob.release(NAME);
+    }
+    // Another user removes what the killed one left behind.
+    let _another = start(&scratch, BOB, "022");
+    let is_bobs =
+        |name: &String| fs::metadata(scratch.store().join(name)).is_ok_and(|stat| stat.uid() == BOB);
+    let files = scratch.files();
+    assert!(files.iter().filter(|name| !name.starts_with("stripe-")).all(is_bobs), "{files:?}");
+}
+
+#[test]
+fn a_stripe_that_one_user_replaced_is_used_by_the_other() {
+    let scratch = shared();
+    let [name, other] = names_of_one_stripe();
+    let mut alice = start(&scratch, ALICE, "077");
+    let mut bob = start(&scratch, BOB, "077");
+    let fence = alice.acquire(&other);
+    alice.release(&other);
+    alice.arm(Point::Locked, Action::Stop);
+    alice.tell(&format!("acquire 60000 {name}"));
+    alice.until_stopped();
+    let next = bob.acquire(&other);
+    assert!(next > fence, "the stripe of a process that is stuck is taken from it, and its fences are kept");
+    let stripe = stripe_file(&name).replace(".1", ".2");
+    let stat = fs::metadata(scratch.store().join(&stripe)).unwrap();
+    assert_eq!((stat.uid(), stat.gid(), stat.mode() & 0o777), (BOB, GROUP, 0o660));
+    // The one who replaces removes the other user's file, and that one goes on with the new one.
+    scratch.files_once(|files| !files.contains(&stripe_file(&name)));
+    alice.signal(Signal::CONT);
+    alice.expect_granted();
+    alice.tell(&format!("try 60000 {other}"));
+    alice.expect("busy");
+    bob.tell(&format!("try 60000 {name}"));
+    bob.expect("busy");
+}
+
+#[test]
+fn files_are_the_groups_whatever_the_umask_is() {
+    for umask in ["0", "077", "0777"] {
+        let scratch = shared();
+        let mut alice = start(&scratch, ALICE, umask);
+        alice.acquire(NAME);
+        alice.ask("lifeline");
+        let files = scratch.files();
+        assert_eq!(files.len(), 4, "a stripe, a session, its pipe and its lifeline: {files:?}");
+        for name in files {
+            let stat = fs::metadata(scratch.store().join(&name)).unwrap();
+            let found = (stat.uid(), stat.gid(), stat.mode() & 0o777);
+            assert_eq!(found, (ALICE, GROUP, 0o660), "{name} with umask {umask}");
+        }
+        alice.ask("take-away");
+    }
+}
+
+#[test]
+fn a_user_outside_of_the_group_is_refused_and_hears_what_to_do() {
+    let scratch = shared();
+    // Also where everyone can look into the directory.
+    for mode in [0o2770, 0o2775] {
+        prepare(&scratch, mode);
+        let said = spawn(&scratch, STRANGER, "022").ask("open");
+        assert!(said.starts_with("error Denied"), "{mode:o}: {said}");
+        for part in [
+            format!("user {STRANGER} is not in group {GROUP}"),
+            format!("as root: usermod -aG {GROUP} {STRANGER}"),
+        ] {
+            assert!(said.contains(&part), "{mode:o}: {said}");
+        }
+        assert!(scratch.files().is_empty(), "it leaves nothing behind");
+        // With somebody else's session in it.
+        let alice = start(&scratch, ALICE, "022");
+        let said = spawn(&scratch, STRANGER, "022").ask("open");
+        assert!(said.contains("is not in group"), "{mode:o}: {said}");
+        drop(alice);
+        scratch.files().iter().for_each(|name| fs::remove_file(scratch.store().join(name)).unwrap());
+    }
+}
+
+/// What an error says to do, in backquotes.
+fn remedy(error: &str) -> &str {
+    error.split('`').nth(1).unwrap_or_else(|| panic!("no command in: {error}"))
+}
+
+fn sh(command: &str) {
+    assert!(Command::new("sh").args(["-ec", command]).status().unwrap().success(), "{command}");
+}
+
+#[test]
+fn a_directory_that_is_not_quite_prepared_is_refused_for_everyone_alike() {
+    for (mode, owner, why) in [
+        (0o2777, 0, "every user can write to it"),
+        (0o3770, 0, "it is sticky"),
+        (0o2720, 0, "its group can't read it"),
+        (0o2770, ALICE, "belongs to user 60701, not to root"),
+    ] {
+        let scratch = shared();
+        fs::set_permissions(scratch.store(), Permissions::from_mode(mode)).unwrap();
+        chown(scratch.store(), Some(owner), None).unwrap();
+        let mut said = spawn(&scratch, 0, "022").ask("open");
+        assert!(said.starts_with("error Denied") && said.contains(why), "{mode:o}: {said}");
+        if mode & 0o070 == 0o070 {
+            for user in [ALICE, BOB] {
+                said = spawn(&scratch, user, "022").ask("open");
+                assert!(said.contains(why), "{mode:o} for {user}: {said}");
+            }
+        }
+        sh(remedy(&said));
+        start(&scratch, ALICE, "022").acquire(NAME);
+    }
+}
+
+/// Files from before the directory was shared are refused, also for their owner, until they are the group's.
+#[test]
+fn files_from_before_the_directory_was_shared() {
+    let scratch = shared();
+    fs::set_permissions(scratch.store(), Permissions::from_mode(0o700)).unwrap();
+    chown(scratch.store(), None, Some(0)).unwrap();
+    sh(&format!("chmod g-s {}", scratch.store().display()));
+    let mut root = Puppet::start(&scratch);
+    root.acquire(NAME);
+    prepare(&scratch, 0o2770);
+    for user in [0, ALICE] {
+        let said = spawn(&scratch, user, "022").ask("open");
+        assert!(said.starts_with("error Denied") && said.contains("session-"), "{user}: {said}");
+        assert!(said.contains("before it was shared"), "{user}: {said}");
+    }
+    let said = spawn(&scratch, ALICE, "022").ask("open");
+    sh(remedy(&said));
+    // The lock that was taken before still excludes.
+    let mut alice = start(&scratch, ALICE, "022");
+    alice.tell(&format!("try 60000 {NAME}"));
+    assert!(alice.expect("busy").contains("root"));
+    root.release(NAME);
+    alice.acquire(NAME);
+}
+
+/// A member of the group may put a link in the place of a pipe that root is about to make the group's.
+#[test]
+fn a_link_in_the_place_of_a_pipe_is_not_followed() {
+    let scratch = shared();
+    let target = scratch.path().join("target");
+    fs::write(&target, "").unwrap();
+    fs::set_permissions(&target, Permissions::from_mode(0o600)).unwrap();
+    let dir = Directory::open(Some(&scratch.store()), false).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o660);
+    std::os::unix::fs::symlink(&target, scratch.store().join("pipe-link")).unwrap();
+    fs::hard_link(&target, scratch.store().join("pipe-file")).unwrap();
+    for name in ["pipe-link", "pipe-file"] {
+        assert_eq!(dir.set_mode_of_pipe(name, mode), Err(rustix::io::Errno::NOENT));
+    }
+    assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, 0o600);
+}
+
+/// A file that is not the group's is neither read nor locked nor written, also if it belongs to root and root finds it.
+#[test]
+fn a_file_of_another_group_is_refused_for_its_owner_too() {
+    let scratch = shared();
+    let mut root = Puppet::start(&scratch);
+    let planted = scratch.store().join(stripe_file(NAME));
+    fs::write(&planted, "root's").unwrap();
+    chown(&planted, None, Some(0)).unwrap();
+    root.tell(&format!("try 60000 {NAME}"));
+    let said = root.expect("error Denied");
+    assert!(said.contains("can't be used by group"), "{said}");
+    assert_eq!(fs::read(&planted).unwrap(), b"root's");
+}
