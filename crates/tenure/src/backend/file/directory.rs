@@ -131,18 +131,20 @@ impl Directory {
     }
 
     /// The stripes and sessions in it that the group can't use.
-    pub(super) fn unshared(&self, group: u32) -> Result<Vec<String>, Error> {
+    pub(super) fn unshared(&self) -> Result<Vec<String>, Error> {
         // Both get their names when they have their mode; other files may be on the way to it.
         let is_made = |name: &String| name.starts_with("stripe-") || name.starts_with("session-");
         let mut names: Vec<String> = self.list()?.into_iter().filter(is_made).collect();
-        names.retain(|name| self.is_unshared(name, group));
+        names.retain(|name| self.is_unshared(name));
         names.sort();
         Ok(names)
     }
 
-    fn is_unshared(&self, name: &str, group: u32) -> bool {
+    /// Whether it is shared with a group that can't use this file.
+    pub(super) fn is_unshared(&self, name: &str) -> bool {
         let stat = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
-        stat.is_ok_and(|stat| !sharing::is_usable_by(group, &stat))
+        let group = self.group();
+        stat.is_ok_and(|stat| group.is_some_and(|group| !sharing::is_usable_by(group, &stat)))
     }
 
     /// Whether it has been removed, or moved away.
@@ -294,7 +296,7 @@ impl Directory {
         if error == Errno::ACCESS
             && let Some(group) = self.group()
         {
-            if self.is_unshared(name, group) {
+            if self.is_unshared(name) {
                 return sharing::unshared(&self.path, name, group);
             }
             if let Some(error) = sharing::stranger(&self.path, group) {

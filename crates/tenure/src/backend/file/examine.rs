@@ -76,7 +76,7 @@ fn owner(place: &Place) -> Result<Finding, Error> {
 /// Only of a directory that is shared.
 fn files(place: &Place, group: u32) -> Result<Finding, Error> {
     const CHECK: &str = "files";
-    let (name, unshared) = (sharing::group_name(group), place.dir.unshared(group)?);
+    let (name, unshared) = (sharing::group_name(group), place.dir.unshared()?);
     let Some(first) = unshared.first() else {
         return Ok(Finding::fit(CHECK, format!("all can be used by every member of group {name}")));
     };

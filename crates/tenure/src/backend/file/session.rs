@@ -16,6 +16,7 @@ use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
 use rustix::io::Errno;
 
 use super::directory::Directory;
+use super::place::swept_away;
 use super::platform::ClockIdentity;
 use crate::error::Error;
 use crate::owner::{SessionId, hex};
@@ -124,8 +125,13 @@ impl SessionFiles {
         let file = match lifeline.take() {
             Some(file) => file,
             None => {
-                let file = dir.create(&lifeline_name(&self.id))?;
+                // Under another name until it has its mode: others could else not tell whether it is locked, if this process were killed before.
+                let draft = format!("draft-{}-lifeline", self.id.as_str());
+                let file = dir.create(&draft)?;
                 file.lock().map_err(|error| dir.io_trouble("locked", &error))?;
+                if !dir.rename(&draft, &lifeline_name(&self.id))? {
+                    return Err(swept_away(dir));
+                }
                 file
             }
         };
@@ -198,7 +204,8 @@ pub(super) fn sweep(dir: &Directory, names: &[String], process: u32) -> usize {
                 dead += 1;
             }
             // Nothing else of it: it may be born meanwhile.
-            "unborn" if is_unlocked(dir, name) => dir.remove(name),
+            // One that does not have its mode yet may live: then it is begun again.
+            "unborn" if is_unlocked(dir, name) || dir.is_unshared(name) => dir.remove(name),
             // In this order: what is born is always one of the two.
             "pipe" | "lifeline" if !dir.has(&unborn_name(&id)) && !dir.has(&lock_name(&id)) => {
                 dir.remove(name)

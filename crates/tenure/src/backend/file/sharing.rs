@@ -64,7 +64,7 @@ fn unfit_to_share(path: &Path, directory: &Stat, group: u32) -> Option<String> {
         } else {
             return None;
         };
-        (why.to_owned(), format!("as root: `chmod 2770 {path}`"))
+        (why.to_owned(), format!("use another one, or as root: `chmod 2770 {path}`"))
     };
     Some(format!("directory {path} can't be shared with group {group}: {why}; {fix}"))
 }
@@ -72,11 +72,19 @@ fn unfit_to_share(path: &Path, directory: &Stat, group: u32) -> Option<String> {
 fn not_private(path: &Path, directory: &Stat, is_default: bool) -> Option<String> {
     let (path, mode, owner) = (path.display(), directory.st_mode, directory.st_uid);
     let me = rustix::process::geteuid().as_raw();
-    let share = if is_default {
-        String::new()
-    } else {
-        format!(", or share it with a group, as root: install -d -m 2770 -o root -g GROUP {path}")
+    // Not this one: it may be /usr.
+    let share = match is_default {
+        true => "",
+        false => ", or use one that root shares with a group: install -d -m 2770 -g GROUP /path",
     };
+    // As it is if an administrator forgot a digit.
+    if owner == 0 && mode & (STICKY | GROUP_WRITES | OTHERS_WRITE) == GROUP_WRITES && !is_default {
+        let group = group_name(directory.st_gid);
+        return Some(format!(
+            "directory {path} can be written by others, and is not shared with group {group}, because it is not setgid; \
+             as root: `chmod 2770 {path}` to share it, or `chmod 700 {path}`"
+        ));
+    }
     if owner != me {
         return Some(format!(
             "directory {path} belongs to user {owner}, not to {me}; use a directory of your own: `file:///path`{share}"

@@ -129,7 +129,13 @@ fn a_killed_holder_of_another_user_is_seen_at_once() {
         assert!(bob.expect_granted() > fence);
         bob.release(NAME);
     }
-    // Another user removes what the killed one left behind.
+    // Another user removes what the killed one left behind, also if it was killed before a file had its mode.
+    for name in ["unborn-0123456789abcdef", "draft-0123456789abcdef-lifeline", "pipe-0123456789abcdef"] {
+        let path = scratch.store().join(name);
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        chown(&path, Some(ALICE), None).unwrap();
+    }
     let _another = start(&scratch, BOB, "022");
     let is_bobs =
         |name: &String| fs::metadata(scratch.store().join(name)).is_ok_and(|stat| stat.uid() == BOB);
@@ -219,6 +225,7 @@ fn a_directory_that_is_not_quite_prepared_is_refused_for_everyone_alike() {
     for (mode, owner, why) in [
         (0o2777, 0, "every user can write to it"),
         (0o3770, 0, "it is sticky"),
+        (0o770, 0, "it is not setgid"),
         (0o2720, 0, "its group can't read it"),
         (0o2770, ALICE, "belongs to user 60701, not to root"),
     ] {
