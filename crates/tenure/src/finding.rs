@@ -119,3 +119,26 @@ impl fmt::Display for Finding {
         }
     }
 }
+
+/// A word as a shell takes it: for what to type.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_a_shell() {
+        for (word, shown) in
+            [("app", "app"), ("", "''"), ("~a:*", "'~a:*'"), ("it's", r"'it'\''s'"), ("$(x)", "'$(x)'")]
+        {
+            assert_eq!(quoted(word), shown);
+        }
+    }
+}

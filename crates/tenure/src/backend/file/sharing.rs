@@ -13,6 +13,7 @@ use std::path::Path;
 use rustix::fs::{Mode, Stat};
 
 use crate::error::{Error, ErrorKind};
+use crate::finding::quoted;
 use crate::owner;
 
 const SETGID: u32 = 0o2000;
@@ -50,10 +51,10 @@ pub(super) fn check(path: &Path, directory: &Stat, is_default: bool) -> Result<(
 }
 
 fn unfit_to_share(path: &Path, directory: &Stat, group: u32) -> Option<String> {
-    let (path, mode, group) = (path.display(), directory.st_mode, group_name(group));
+    let (word, path, mode, group) = (word(path), path.display(), directory.st_mode, group_name(group));
     let (why, fix) = if directory.st_uid != 0 {
         let owner = directory.st_uid;
-        (format!("it belongs to user {owner}, not to root"), format!("as root: `chown root {path}`"))
+        (format!("it belongs to user {owner}, not to root"), format!("as root: `chown root {word}`"))
     } else {
         let why = if mode & OTHERS_WRITE != 0 {
             "every user can write to it"
@@ -64,13 +65,13 @@ fn unfit_to_share(path: &Path, directory: &Stat, group: u32) -> Option<String> {
         } else {
             return None;
         };
-        (why.to_owned(), format!("use another one, or as root: `chmod 2770 {path}`"))
+        (why.to_owned(), format!("use another one, or as root: `chmod 2770 {word}`"))
     };
     Some(format!("directory {path} can't be shared with group {group}: {why}; {fix}"))
 }
 
 fn not_private(path: &Path, directory: &Stat, is_default: bool) -> Option<String> {
-    let (path, mode, owner) = (path.display(), directory.st_mode, directory.st_uid);
+    let (word, path, mode, owner) = (word(path), path.display(), directory.st_mode, directory.st_uid);
     let me = rustix::process::geteuid().as_raw();
     // Not this one: it may be /usr.
     let share = match is_default {
@@ -82,7 +83,7 @@ fn not_private(path: &Path, directory: &Stat, is_default: bool) -> Option<String
         let group = group_name(directory.st_gid);
         return Some(format!(
             "directory {path} can be written by others, and is not shared with group {group}, because it is not setgid; \
-             as root: `chmod 2770 {path}` to share it, or `chmod 700 {path}`"
+             as root: `chmod 2770 {word}` to share it, or `chmod 700 {word}`"
         ));
     }
     if owner != me {
@@ -95,7 +96,7 @@ fn not_private(path: &Path, directory: &Stat, is_default: bool) -> Option<String
     }
     // What is sticky, as /tmp is, is meant to be shared.
     let fix = match mode & STICKY {
-        0 => format!("`chmod 700 {path}`{share}"),
+        0 => format!("`chmod 700 {word}`{share}"),
         _ => format!("use one inside it: `file://{path}/locks`"),
     };
     Some(format!("directory {path} can be written by others; {fix}"))
@@ -127,8 +128,12 @@ pub(super) fn unshared(path: &Path, file: &str, group: u32) -> Error {
 
 /// The command that makes all files of a directory the group's.
 pub(super) fn give_to_group(path: &Path, group: u32) -> String {
-    let (path, group) = (path.display(), group_name(group));
-    format!("chgrp -R {group} {path} && chmod -R g+rwX {path}")
+    let (word, group) = (word(path), group_name(group));
+    format!("chgrp -R {group} {word} && chmod -R g+rwX {word}")
+}
+
+fn word(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
 }
 
 fn is_member(group: u32) -> bool {

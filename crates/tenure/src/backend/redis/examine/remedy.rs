@@ -4,6 +4,7 @@ use redis::ConnectionAddr;
 
 use super::super::connect::Connector;
 use super::super::keys::Keys;
+use crate::finding::quoted;
 
 /// What a user needs besides keys and channels. docs/backends/redis.md says the same, and a test uses everything with exactly this.
 const COMMANDS: &str = "+evalsha +eval +time +get +set +del +exists +pttl +pexpire +zadd +zrem +zrange +zrevrange +zrank +zscore +zcard \
@@ -74,28 +75,5 @@ impl Remedies {
     /// Allows the user to ask for settings. No lock needs it; without it, some of the verdicts stay doubtful whatever is set.
     pub(super) fn permit_settings(&self) -> String {
         format!("{} acl setuser {} '+config|get'", self.cli, self.user)
-    }
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_for_a_shell() {
-        for (word, shown) in
-            [("app", "app"), ("", "''"), ("~a:*", "'~a:*'"), ("it's", r"'it'\''s'"), ("$(x)", "'$(x)'")]
-        {
-            assert_eq!(quoted(word), shown);
-        }
     }
 }
