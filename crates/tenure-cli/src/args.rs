@@ -103,6 +103,16 @@ impl Patience {
     pub(crate) fn limit(&self) -> Option<Duration> {
         if self.nonblock { Some(Duration::ZERO) } else { self.wait }
     }
+
+    /// Refuses `-E 0` for a command whose caller goes on with NAME after exit code 0. `run` may have it: there, nothing runs without NAME.
+    fn check_failure_shows(&self) -> Result<(), clap::Error> {
+        if self.conflict_exit_code != 0 {
+            return Ok(());
+        }
+        let why = "-E 0 is for `tenure run` alone: here a script would go on as if it held NAME; \
+                   use another code, or leave it out\n";
+        Err(clap::Error::raw(clap::error::ErrorKind::ValueValidation, why))
+    }
 }
 
 /// What is asked for besides the name.
@@ -229,8 +239,11 @@ impl Cli {
     ) -> Result<Self, clap::Error> {
         let mut matches = Cli::definition().try_get_matches_from(words)?;
         let mut cli = Cli::from_arg_matches_mut(&mut matches)?;
-        if let Command::Run(run) = &mut cli.command {
-            run.complete()?;
+        match &mut cli.command {
+            Command::Run(run) => run.complete()?,
+            Command::Acquire(acquire) => acquire.patience.check_failure_shows()?,
+            Command::Hold(hold) => hold.patience.check_failure_shows()?,
+            _ => {}
         }
         Ok(cli)
     }

@@ -30,7 +30,7 @@ pub(crate) struct Acquire {
     domain: Domain,
 
     #[command(flatten)]
-    patience: Patience,
+    pub(crate) patience: Patience,
 
     /// How long an unrenewed ticket lasts: 100ms to 24h [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = args::duration, allow_hyphen_values = true)]

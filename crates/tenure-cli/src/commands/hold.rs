@@ -42,7 +42,7 @@ pub(crate) struct Hold {
     domain: Domain,
 
     #[command(flatten)]
-    patience: Patience,
+    pub(crate) patience: Patience,
 
     #[command(flatten)]
     terms: Terms,

@@ -115,17 +115,33 @@ fn unknown_command(refused: &clap::Error) {
     // What clap takes for similar does not include letters in a wrong order.
     let swapped = commands.iter().find(|command| sorted(command) == sorted(&word)).copied();
     let other = OTHER_WORDS.iter().find(|(theirs, _)| *theirs == word).map(|(_, ours)| *ours);
+    // Who mistyped it reads its help first: it ends the lease of another.
     let near = other.or(swapped).map_or(near, str::to_owned);
+    let near = Some(near).filter(|near| !near.is_empty() && near != "break");
     let shown = escaped(&word);
-    if !near.is_empty() {
-        return insist(format_args!("unknown command `{shown}`; did you mean `{near}`?"));
+    match &near {
+        Some(near) => insist(format_args!("unknown command `{shown}`; did you mean `{near}`?")),
+        None => {
+            insist(format_args!("unknown command `{shown}`; expected one of {}", commands.join(", ")));
+        }
     }
-    insist(format_args!("unknown command `{shown}`; expected one of {}", commands.join(", ")));
     // `flock NAME COMMAND` has no word before the name. (`tenure help WORD` comes here, too.)
-    if std::env::args_os().nth(1).is_some_and(|first| first == *word) {
-        insist(format_args!(
-            "to run something while `{shown}` is held: tenure run {} -- COMMAND",
-            word_of_shell(&word)
-        ));
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let is_name = words.first() == Some(&word);
+    if is_name && near.as_deref() != Some("run") && (near.is_none() || words.iter().any(|word| word == "--"))
+    {
+        insist(format_args!("to run something while `{shown}` is held: {}", with_run(&words)));
     }
+}
+
+/// The words that were typed, with the command that was left out. A URL may have a password in it: then they are not repeated.
+fn with_run(words: &[String]) -> String {
+    let (name, rest) = (word_of_shell(&words[0]), &words[1..]);
+    if rest.is_empty() || rest.iter().any(|word| word.contains("://")) {
+        return format!("tenure run {name} -- COMMAND");
+    }
+    let rest: Vec<String> = rest.iter().map(|word| word_of_shell(word)).collect();
+    let dashes = if rest[0].starts_with('-') { "" } else { " --" };
+    format!("tenure run {name}{dashes} {}", rest.join(" "))
 }

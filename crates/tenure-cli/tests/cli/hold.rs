@@ -217,20 +217,31 @@ fn beside_a_shell() {
         "$T" run -q -n name true; echo $?
         exec {COPROC[1]}>&-
         wait "$holder"; echo $?"#;
-    let descriptor = r#"
-        exec 3> >("$T" hold name > held)
-        until [ -s held ]; do sleep .01; done
-        read -r held < held; echo "${held% *}"
+    let named_pipes = r#"
+        mkfifo to from
+        "$T" hold $OPTIONS name < to > from &
+        exec 3> to
+        read -r held < from || { wait $!; exit; }
+        rm to from
+        echo "${held% *}"
         "$T" run -q -n name true; echo $?
         exec 3>&-
         wait $!; echo $?"#;
     for place in both() {
-        for script in [coprocess, descriptor] {
-            let mut command = place.command("bash");
+        for (shell, script) in [("bash", coprocess), ("bash", named_pipes), ("sh", named_pipes)] {
+            let mut command = place.command(shell);
             command.args(["-c", script]).env("T", env!("CARGO_BIN_EXE_tenure"));
             let done = place.spawn(command).finish();
             assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("held name fence\n75\n0\n", ""));
         }
+        // Of a name that is not to be had, the script hears, too.
+        let holder = holding(&place, &[]);
+        let mut command = place.command("sh");
+        command.args(["-c", named_pipes]).env("T", env!("CARGO_BIN_EXE_tenure")).env("OPTIONS", "-q -n");
+        let done = place.spawn(command).finish();
+        assert_eq!((done.code, done.stdout.as_str(), done.stderr.as_str()), (75, "", ""));
+        holder.signal(Signal::TERM);
+        holder.finish();
         place.assert_nothing_left();
     }
     // A script that is killed closes its end.

@@ -226,8 +226,12 @@ fn who_waits_is_served_or_leaves_the_queue() {
             assert_eq!((done.code, done.stdout.as_str()), (code, ""));
             assert!(done.stderr.contains("tenure: `name` is held by "), "{done:?}");
         }
-        let done = place.end(&["acquire", "-n", "-E", "0", "name"]);
-        assert_silent(&done);
+        // `acquire … && job` must not run the job without the name.
+        for command in ["acquire", "hold"] {
+            let done = place.end(&[command, "-n", "-E", "0", "name"]);
+            assert_eq!((done.code, done.stdout.as_str()), (64, ""), "{done:?}");
+            assert!(done.stderr.contains("-E 0 is for `tenure run` alone"), "{done:?}");
+        }
 
         let waiting = queued(&place, &["acquire", "-q", "name"]);
         assert_silent(&place.end(&["release", &held]));

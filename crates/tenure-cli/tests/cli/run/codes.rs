@@ -90,6 +90,12 @@ fn a_wrong_command_line_is_named() {
         (&["rnu"], "tenure: unknown command `rnu`; did you mean `run`?\n"),
         (&["nightly", "--", "true"], "unknown command `nightly`; expected one of run, ls, status, "),
         (&["help", "rnu"], "did you mean `run`?"),
+        (&["backup", "--", "ls", "-l"], "while `backup` is held: tenure run backup -- ls -l\n"),
+        (&["backup", "ls", "a b"], "while `backup` is held: tenure run backup -- ls 'a b'\n"),
+        (&["backup", "-n", "--", "ls"], "while `backup` is held: tenure run backup -n -- ls\n"),
+        (&["statuses", "--", "ls"], "while `statuses` is held: tenure run statuses -- ls\n"),
+        (&["backup"], "while `backup` is held: tenure run backup -- COMMAND\n"),
+        (&["backup", "--url", "redis://:secret@h", "ls"], "tenure run backup -- COMMAND\n"),
         (&["run"], "tenure: NAME and COMMAND are missing\n"),
         (&["run", "name"], "tenure: COMMAND is missing\n"),
         (&["run", "-n", "-w", "3s", "name", "true"], "cannot be used with"),
@@ -103,6 +109,7 @@ fn a_wrong_command_line_is_named() {
         (&["run", "--ttl", "1m30", "name", "true"], "without a unit"),
         (&["run", "--ttl", "10ms", "name", "true"], "ttl of 10ms is out of range"),
         (&["run", "-E", "300", "name", "true"], "write a number from 0 to 255"),
+        (&["brek", "name"], "unknown command `brek`; expected one of run, "),
         (&["run", "--bogus", "name", "true"], "--bogus"),
         (&["run", "name", "-c", "true", "true"], "cannot be used with"),
         (&["run", "-v", "-q", "name", "true"], "cannot be used with"),
@@ -118,6 +125,8 @@ fn a_wrong_command_line_is_named() {
         let done = place.end(args);
         assert_eq!((done.code, done.stdout.as_str()), (64, ""), "{args:?}: {done:?}");
         assert!(done.stderr.contains(message), "{args:?}: {done:?}");
+        assert!(!done.stderr.contains("mean `break`"), "nothing that ends the lease of another: {done:?}");
+        assert!(!done.stderr.contains("secret"), "{done:?}");
         assert!(!done.stderr.contains("as a value"), "no advice to name a lock after an option: {done:?}");
         let is_prefixed = done.stderr.lines().all(|line| line.starts_with("tenure: "));
         assert!(is_prefixed || args.is_empty(), "{done:?}");
