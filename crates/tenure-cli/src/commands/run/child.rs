@@ -126,9 +126,9 @@ impl Child {
         Ok(Child { pid, group, end: None })
     }
 
-    /// A command that another process started, which is gone.
-    pub(crate) fn adopted(pid: Pid, group: Group) -> Self {
-        Child { pid, group, end: None }
+    /// A command that another process started, which is gone; and how it ended, if that one has seen it.
+    pub(crate) fn adopted(pid: Pid, group: Group, end: Option<End>) -> Self {
+        Child { pid, group, end }
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -164,6 +164,25 @@ impl Child {
             Group::Shared(_) if relayed.from_terminal => Ok(()),
             Group::Shared(_) => kill_process(self.pid, relayed.signal),
         };
+    }
+
+    /// Passes a signal on that is to end all that the command started as well, in whatever group or session: each gets it once.
+    pub(crate) fn forward_to_all(&self, relayed: Relayed, strangers: &[Pid]) {
+        self.forward(relayed);
+        let is_of_group = matches!(self.group, Group::Own) || relayed.from_terminal;
+        let has_it = |pid: Pid, group: i32| match is_of_group {
+            true => group == self.group().as_raw_pid(),
+            false => pid == self.pid && self.end.is_none(),
+        };
+        tree::signal_others(relayed.signal, strangers, has_it);
+        if self.end.is_some() && relayed.signal != Signal::TERM {
+            self.ask_rest_to_end(strangers);
+        }
+    }
+
+    /// Asks what the command left behind to end. What a shell without job control starts in the background ignores INT and QUIT.
+    pub(crate) fn ask_rest_to_end(&self, strangers: &[Pid]) {
+        tree::ask_to_end(self.known(), None, strangers);
     }
 
     /// How it ended, once it has.

@@ -135,7 +135,8 @@ impl Front<'_> {
         }
         if let Some((pid, started_at)) = facts.command().filter(|_| self.run.limits.ignores_loss()) {
             say_at_once("lease lost: the process that kept the lease was killed; the command goes on");
-            let code = self.stand_for_orphan(Child::adopted(pid, self.group), started_at);
+            let command = Child::adopted(pid, self.group, facts.end());
+            let code = self.stand_for_orphan(command, started_at);
             return Verdict::new(Kind::Lost, code);
         }
         self.end_all();
@@ -176,7 +177,7 @@ impl Front<'_> {
     /// The command, if there is one.
     fn command(&self) -> Option<Known> {
         let (pid, _) = self.watch.facts.command()?;
-        Some(Child::adopted(pid, self.group).known())
+        Some(Child::adopted(pid, self.group, None).known())
     }
 
     /// Reaps what has ended; true when nothing is left below this process.

@@ -1,11 +1,14 @@
 //! The time in which the command runs: until it ends, or has to be stopped.
 //!
-//! It ends with the process that was started; what that leaves behind is not waited for. After a signal to end it is otherwise: the same signal went
+//! It ends with the process that was started; what that leaves behind is not waited for, unless `--wait-all` says so: then it ends when the minder
+//! has no child left, which as a subreaper it has as long as anything lives that the command started. After a signal to end it is otherwise: the same signal went
 //! to all of its process group, where others may take longer to end, and the name is kept for them. A command that runs for too long
 //! (`--max-hold`) is stopped with all that came of it; its lease is watched over all the while, and a loss goes first.
 
 use std::fmt::Display;
+use std::time::Duration;
 
+use rustix::process::Signal;
 use tenure::Tenure;
 
 use super::child::{Child, End};
@@ -14,8 +17,11 @@ use super::limits::Limits;
 use super::signals::{self, Event, Events};
 use super::tree::{self, Change};
 use super::watch::Watch;
-use crate::output::{self, say_at_once};
+use crate::output::{self, say_at_once, say_more};
 use crate::text::{escaped, rough};
+
+/// How often `-v` says what is waited for after the command.
+const SAY_AGAIN: Duration = Duration::from_secs(30);
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,16 +64,30 @@ pub(crate) struct Holding<'a> {
     too_long_at: Moment,
     course: Course,
     was_told_to_end: bool,
+    /// A signal other than TERM told the command to end; what it leaves behind may ignore that.
+    rest_may_ignore: bool,
     is_lost: bool,
     /// What was last told of it.
     is_degraded: bool,
+    /// When `-v` says next what the command left behind.
+    rest_told_at: Moment,
 }
 
 impl<'a> Holding<'a> {
     pub(crate) fn new(child: Child, started_at: Moment, terms: Terms<'a>) -> Self {
         let too_long_at = terms.limits.max_hold.map_or(Moment::FAR, |limit| started_at.after(limit));
         let (course, is_degraded) = (Course::Running, terms.watch.facts.was_degraded());
-        Holding { child, terms, too_long_at, course, was_told_to_end: false, is_lost: false, is_degraded }
+        Holding {
+            child,
+            terms,
+            too_long_at,
+            course,
+            was_told_to_end: false,
+            rest_may_ignore: false,
+            is_lost: false,
+            is_degraded,
+            rest_told_at: started_at,
+        }
     }
 
     /// Until the command has ended, or nothing is left of it.
@@ -118,7 +138,10 @@ impl<'a> Holding<'a> {
         let has_plan = self.is_watched() && !self.terms.limits.ignores_loss();
         let look_at = if has_plan { self.terms.plan.look_at(now) } else { Moment::FAR };
         match self.course {
-            Course::Running if self.child.end().is_none() => look_at.min(self.too_long_at),
+            // That the last of them has ended is an event, as the end of the command is.
+            Course::Running if self.child.end().is_none() || self.terms.limits.wait_all => {
+                look_at.min(self.too_long_at)
+            }
             Course::Ending { kill_at, .. } => look_at.min(kill_at),
             Course::Running | Course::Killing { .. } => now.after(tree::SWEEP),
         }
@@ -127,8 +150,21 @@ impl<'a> Holding<'a> {
     fn happened(&mut self, event: Event) {
         match event {
             Event::Signal(relayed) => {
-                self.was_told_to_end |= signals::ends_a_process(relayed.signal);
-                self.child.forward(relayed);
+                let is_ending = signals::ends_a_process(relayed.signal);
+                self.was_told_to_end |= is_ending;
+                if is_ending && self.terms.limits.wait_all {
+                    self.rest_may_ignore = self.child.end().is_none() && relayed.signal != Signal::TERM;
+                    self.child.forward_to_all(relayed, &[]);
+                } else {
+                    self.child.forward(relayed);
+                }
+                // Without the command, nobody else shows a shell that its job was stopped, or goes on.
+                let is_job = self.child.end().is_some() && self.child.own_group().is_none();
+                match relayed.signal {
+                    Signal::TSTP if is_job => self.terms.events.suspend_front(),
+                    Signal::CONT if is_job => self.terms.events.resume_front(),
+                    _ => {}
+                }
             }
             Event::FrontGone => self.course = Course::Killing { ended: Ended::FrontGone },
             // Every step looks at the children.
@@ -141,10 +177,14 @@ impl<'a> Holding<'a> {
         let nothing_left = self.look_at_children();
         match self.course {
             Course::Running => {
-                if let Some(end) = self.child.end()
-                    && !(self.was_told_to_end && tree::has_group(self.child.group()))
-                {
-                    return Some(self.ended_by_itself(end));
+                if let Some(end) = self.child.end() {
+                    if nothing_left || !self.waits_for_rest() {
+                        return Some(self.ended_by_itself(end));
+                    }
+                    self.tell_of_rest();
+                    if std::mem::take(&mut self.rest_may_ignore) {
+                        self.child.ask_rest_to_end(&[]);
+                    }
                 }
             }
             Course::Ending { ended, .. } | Course::Killing { ended } if nothing_left => return Some(ended),
@@ -167,6 +207,26 @@ impl<'a> Holding<'a> {
             tree::kill(&[self.child.known()], &[]);
         }
         None
+    }
+
+    /// Whether the command has left something behind that NAME is kept for.
+    fn waits_for_rest(&self) -> bool {
+        self.terms.limits.wait_all || self.was_told_to_end && tree::has_group(self.child.group())
+    }
+
+    /// Says with `-v`, and now and then again, why NAME is still held.
+    fn tell_of_rest(&mut self) {
+        let now = Moment::now();
+        if now < self.rest_told_at || !self.terms.limits.wait_all {
+            return;
+        }
+        self.rest_told_at = now.after(SAY_AGAIN);
+        let pids: Vec<String> = tree::below().iter().map(|pid| pid.as_raw_pid().to_string()).collect();
+        let name = escaped(self.terms.tenure.name());
+        say_more(format_args!(
+            "command has ended; `{name}` is held until what it started has ended, too: pid {}",
+            pids.join(", ")
+        ));
     }
 
     /// The command is done. It must not pass for done under the lease when that was lost meanwhile.

@@ -32,6 +32,10 @@ pub(crate) struct Limits {
     #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) max_hold: Option<Duration>,
 
+    /// Hold NAME until all that COMMAND started has ended, too
+    #[arg(long)]
+    pub(crate) wait_all: bool,
+
     /// From TERM to KILL when COMMAND is stopped; 0 is KILL at once
     #[arg(short, long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) kill_after: Option<Duration>,

@@ -1,6 +1,6 @@
 //! A command that goes on when its minder was killed (`--on-lost ignore`): its parent is the front now.
 //!
-//! The front passes signals on and exits as the command does, and `--max-hold` still counts. Nobody renews: the name is free when its lease
+//! The front passes signals on and exits as the command does, and `--max-hold` and `--wait-all` still count. Nobody renews: the name is free when its lease
 //! has ended.
 
 use rustix::process::{Signal, getpid, kill_process};
@@ -8,6 +8,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::child::Child;
 use super::deadline::Moment;
 use super::front::Front;
+use super::signals;
 use super::tree::{self, Change};
 use super::wire::Relayed;
 use crate::exit_code;
@@ -25,7 +26,8 @@ impl Front<'_> {
             match (kill_at, self.watch.facts.end()) {
                 (Some(_), _) if nothing_left => return exit_code::TIMED_OUT,
                 (Some(_), _) => {}
-                (None, Some(end)) => return end.code(),
+                (None, Some(end)) if nothing_left || !limits.wait_all => return end.code(),
+                (None, Some(_)) => {}
                 // The minder has seen its end, and took that along.
                 (None, None) if nothing_left => return exit_code::LOST,
                 (None, None) => {}
@@ -43,8 +45,13 @@ impl Front<'_> {
             let next = if kill_at.is_some() { now.after(tree::SWEEP) } else { too_long_at };
             self.sleep(next.since(now), false);
             while let Some((signal, from_terminal)) = self.signals.next() {
-                if signal != Signal::CHILD {
-                    child.forward(Relayed { signal, from_terminal });
+                let relayed = Relayed { signal, from_terminal };
+                match signal {
+                    Signal::CHILD => {}
+                    signal if limits.wait_all && signals::ends_a_process(signal) => {
+                        child.forward_to_all(relayed, &self.strangers);
+                    }
+                    _ => child.forward(relayed),
                 }
             }
         }

@@ -98,6 +98,20 @@ pub(crate) fn ask_to_end(command: Known, spared: Option<Pid>, strangers: &[Pid])
     }
 }
 
+/// Sends a signal to all below this process, but for those that have it already, which is asked by number and group.
+pub(crate) fn signal_others(signal: Signal, strangers: &[Pid], has_it: impl Fn(Pid, i32) -> bool) {
+    for process in descendants(strangers) {
+        if !has_it(process.pid, process.group) {
+            let _ = kill_process(process.pid, signal);
+        }
+    }
+}
+
+/// The processes below this one.
+pub(crate) fn below() -> Vec<Pid> {
+    descendants(&[]).into_iter().filter(|process| !process.has_ended).map(|process| process.pid).collect()
+}
+
 /// Kills `known`, their groups and all below this process. A group is killed in one step, which a process that forks all the time
 /// can't outrun. To be repeated until there is no child, for what was started meanwhile.
 pub(crate) fn kill(known: &[Known], strangers: &[Pid]) {

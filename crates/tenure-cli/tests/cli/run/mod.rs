@@ -22,4 +22,5 @@ mod status_fd;
 mod stopping;
 mod surroundings;
 mod terminal;
+mod wait_all;
 mod waiting;
