@@ -123,14 +123,14 @@ pub(crate) struct Terms {
     pub(crate) ttl: Option<Duration>,
 
     /// What others are told when they find NAME held: at most 200 bytes
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
-    pub(crate) label: String,
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
 }
 
 impl Terms {
     /// The claim on a name under these terms.
     pub(crate) fn lock(&self, domain: &tenure::Domain, name: &str) -> tenure::Lock {
-        let lock = domain.lock(name).label(&self.label);
+        let lock = domain.lock(name).label(self.label.as_deref().unwrap_or_default());
         self.ttl.map_or(lock.clone(), |ttl| lock.ttl(ttl))
     }
 }

@@ -148,6 +148,7 @@ fn status_shows_the_holder_and_the_queue() {
         let _holder = holder(&place, &["--label", "by\thand"], "name");
         let _first = waiter(&place, &["--label", "first"], "name");
         place.await_queue(1);
+        // Without a label, the command's name is one.
         let _second = waiter(&place, &[], "name");
         place.await_queue(2);
         let done = place.end(&["status", "name"]);
@@ -164,7 +165,7 @@ fn status_shows_the_holder_and_the_queue() {
         assert_eq!(fact("queue"), "2 waiting");
         let pid = |index: usize| status.waiters[index].owner.pid().unwrap();
         assert!(fact("  1").contains(&format!("pid {}, label `first`, for ", pid(0))), "{}", done.stdout);
-        assert!(fact("  2").contains(&format!("pid {}, for ", pid(1))), "{}", done.stdout);
+        assert!(fact("  2").contains(&format!("pid {}, label `sleep`, for ", pid(1))), "{}", done.stdout);
         assert!(!done.stdout.contains("hint"), "it lives: {}", done.stdout);
     }
 }

@@ -1,11 +1,15 @@
 //! The options of `tenure run`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use clap::Args;
 
 use super::limits::Limits;
 use crate::args::{Domain, Patience, Terms, Voice};
+
+/// In bytes, as the library has it.
+const LONGEST_LABEL: usize = 200;
 
 /// Hold NAME while COMMAND runs
 #[derive(Debug, Args)]
@@ -66,18 +70,25 @@ impl Run {
         if let Some(line) = self.line.take() {
             let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
             self.command = vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), line];
-            return Ok(());
-        }
-        // After a `--` before NAME, clap takes the one after it for COMMAND.
-        if self.command[0] == "--" {
+        } else if self.command[0] == "--" {
+            // After a `--` before NAME, clap takes the one after it for COMMAND.
             self.command.remove(0);
         }
         if self.command.is_empty() {
             let why = "COMMAND is missing; write it after NAME, with its arguments\n";
             return Err(clap::Error::raw(clap::error::ErrorKind::MissingRequiredArgument, why));
         }
+        self.terms.label.get_or_insert_with(|| program(&self.command[0]));
         Ok(())
     }
+}
+
+/// What a command is called, as a label. Never its arguments: a password may be among them, and everyone who can look at the store reads it.
+fn program(command: &OsStr) -> String {
+    let name = Path::new(command).file_name().unwrap_or_default().to_string_lossy();
+    let fits = |end: &usize| name.is_char_boundary(*end);
+    let end = (0..=LONGEST_LABEL.min(name.len())).rev().find(fits).unwrap_or_default();
+    name[..end].to_owned()
 }
 
 #[cfg(test)]
@@ -133,6 +144,19 @@ mod tests {
         assert_eq!(limit("-w 0 a b"), limit("-n a b"));
         assert_eq!(limit("--timeout 3 a b"), limit("-w 3 a b"));
         assert_eq!(limit("--nb a b"), limit("-n a b"));
+    }
+
+    #[test]
+    fn a_command_is_its_own_label() {
+        let label = |line| parse(line).unwrap().terms.label.unwrap();
+        assert_eq!(label("a /usr/bin/pg_dump --password=secret"), "pg_dump");
+        assert_eq!(label("a -- ./backup.sh secret"), "backup.sh");
+        assert_eq!(label("--label mine a backup.sh"), "mine");
+        assert_eq!(label("--label= a backup.sh"), "");
+        assert_eq!(label("a /"), "");
+        assert_eq!(label(&format!("a {}", "ü".repeat(150))), "ü".repeat(100));
+        let line = parse("a -c secret").unwrap();
+        assert!(!line.terms.label.unwrap().contains("secret"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tenure::Holder;
 
 use super::filter::Filter;
 use super::state::{Breaking, Mode, State};
+use crate::presence::Presence;
 
 /// How many lines of the details a key moves.
 const SCROLL: usize = 4;
@@ -123,6 +124,7 @@ impl State {
             who: holding.who.clone(),
             fence: holding.fence,
             renewed: holding.renewed,
+            is_here: Presence::of(&holding.holder.owner) == Presence::Here,
             holder: holding.holder.clone(),
             typed: String::new(),
         }));

@@ -69,6 +69,8 @@ pub(super) struct Breaking {
     pub(super) fence: u64,
     /// When its lease was seen to be renewed.
     pub(super) renewed: Option<SystemTime>,
+    /// Its process is on this machine.
+    pub(super) is_here: bool,
     pub(super) holder: Holder,
     pub(super) typed: String,
 }

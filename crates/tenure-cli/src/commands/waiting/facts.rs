@@ -75,13 +75,22 @@ impl Facts {
         self.seen.is_some() || self.away.is_some()
     }
 
-    /// As a line on a terminal, no wider than `width`.
+    /// As a line on a terminal, no wider than `width`. What is least important is left out first, and never the words that say what a number is.
     pub(super) fn drawn(&self, now: Instant, frame: usize, width: usize) -> String {
         let spinner = SPINNER[frame % SPINNER.len()];
-        let whole = |style| format!("{spinner} {}", self.text(now, style));
-        let styles = [Style::FULL, Style::BRIEF, Style::SHORT];
-        let fitting = styles.into_iter().map(whole).find(|line| line.width() <= width);
-        fitting.unwrap_or_else(|| cut(&whole(Style::SHORT), width))
+        let line = |style: Style| format!("{spinner} {}", self.text(now, style));
+        let fits = |style: &Style| line(*style).width() <= width;
+        let whole = LENGTHS.map(|longest| Style { facts: Fact::ALL, longest });
+        if let Some(style) = whole[..LENGTHS.len() - 1].iter().find(|style| fits(style)) {
+            return line(*style);
+        }
+        let bare = LENGTHS.map(|longest| Style { facts: Fact::NONE, longest });
+        let mut style = bare.into_iter().find(fits).unwrap_or(bare[LENGTHS.len() - 1]);
+        for fact in Fact::BY_IMPORTANCE {
+            let more = Style { facts: style.facts | fact as u8, ..style };
+            style = if fits(&more) { more } else { style };
+        }
+        cut(&line(style), width)
     }
 
     /// As a line without a terminal; `None` when nothing was learnt after `due`, or nothing worth it.
@@ -92,8 +101,7 @@ impl Facts {
     }
 
     fn text(&self, now: Instant, style: Style) -> String {
-        let before = if style.is_brief { "" } else { "waiting for " };
-        let mut text = format!("{before}`{}`", cut(&self.name, style.longest));
+        let mut text = format!("waiting for `{}`", cut(&self.name, style.longest));
         if let Some(away) = &self.away {
             let _ = write!(text, "; store is away since {}: {}", utc(away.since), away.why);
             return text;
@@ -102,9 +110,8 @@ impl Facts {
             text.push_str("; the store is asked who holds it");
             return text;
         };
-        if let Some(position) = seen.position {
-            let after = if style.is_brief { "" } else { " in the queue" };
-            let _ = write!(text, "; {position} of {}{after}", seen.waiters);
+        if let Some(position) = seen.position.filter(|_| style.has(Fact::Queue)) {
+            let _ = write!(text, "; {position} of {} in the queue", seen.waiters);
         }
         match &seen.holder {
             Some(holder) => text.push_str(&holder.text(now.saturating_duration_since(seen.at), style)),
@@ -117,21 +124,27 @@ impl Facts {
 impl Holder {
     /// As it was shown that long ago.
     fn text(&self, ago: Duration, style: Style) -> String {
-        let mut text = String::from(if style.is_brief { "; " } else { "; held by " });
+        let mut text = String::from("; held by ");
         let fit = |part: &str| cut(&escaped(part), style.longest);
         match self.owner.pid() {
             Some(pid) => {
-                let _ = write!(text, "{}@{}, pid {pid}", fit(self.owner.user()), fit(self.owner.host()));
-                if !self.owner.label().is_empty() {
+                let _ = write!(text, "{}@{}", fit(self.owner.user()), fit(self.owner.host()));
+                if style.has(Fact::Pid) {
+                    let _ = write!(text, ", pid {pid}");
+                }
+                if style.has(Fact::Label) && !self.owner.label().is_empty() {
                     let _ = write!(text, ", label `{}`", fit(self.owner.label()));
                 }
-                let held = SystemTime::now().duration_since(self.since).unwrap_or_default();
-                let _ = write!(text, ", for {}", rough(held));
+                if style.has(Fact::HeldFor) {
+                    let held = SystemTime::now().duration_since(self.since).unwrap_or_default();
+                    let _ = write!(text, ", for {}", rough(held));
+                }
             }
             // A lock of another library says neither who nor since when.
             None => text.push_str(&owner(&self.owner)),
         }
         match self.remaining {
+            _ if !style.has(Fact::Lease) => {}
             Duration::MAX => text.push_str("; lease without end"),
             remaining => {
                 let _ = write!(text, "; lease left {}", rough(remaining.saturating_sub(ago)));
@@ -141,18 +154,40 @@ impl Holder {
     }
 }
 
+/// What can be left out.
+#[derive(Clone, Copy)]
+enum Fact {
+    Queue = 1,
+    HeldFor = 2,
+    Pid = 4,
+    Label = 8,
+    Lease = 16,
+}
+
+impl Fact {
+    const BY_IMPORTANCE: [Fact; 5] = [Fact::Queue, Fact::HeldFor, Fact::Pid, Fact::Label, Fact::Lease];
+    const NONE: u8 = 0;
+    const ALL: u8 = 31;
+}
+
 /// How much room there is.
 #[derive(Clone, Copy)]
 struct Style {
-    is_brief: bool,
+    /// Those that are shown, as a sum.
+    facts: u8,
     /// The most columns for a text that others chose.
     longest: usize,
 }
 
+/// What texts are cut to, one after the other, until there is room. For the last one, facts are left out first.
+const LENGTHS: [usize; 4] = [usize::MAX, 64, 32, 16];
+
 impl Style {
-    const FULL: Style = Style { is_brief: false, longest: usize::MAX };
-    const BRIEF: Style = Style { is_brief: true, longest: usize::MAX };
-    const SHORT: Style = Style { is_brief: true, longest: 16 };
+    const FULL: Style = Style { facts: Fact::ALL, longest: usize::MAX };
+
+    fn has(self, fact: Fact) -> bool {
+        self.facts & fact as u8 != 0
+    }
 }
 
 #[cfg(test)]
@@ -189,10 +224,16 @@ mod tests {
         (seen.position, seen.waiters) = (Some(2), 3);
         let now = seen.at + Duration::from_secs(4);
         let pid = std::process::id();
-        let short = facts.drawn(now, 0, 130);
-        assert!(short.starts_with("| `nnnnnnnnnnnnnnn…`; 2 of 3; "), "{short}");
-        assert!(short.contains(&format!(", pid {pid}, label `lllllllllllllll…`, for ")), "{short}");
-        assert!(short.ends_with("; lease left 5s") || short.ends_with("; lease left 6s"), "{short}");
+        let cut = facts.drawn(now, 0, 180);
+        assert!(
+            cut.starts_with("| waiting for `nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn…`; 2 of 3 in the queue; "),
+            "{cut}"
+        );
+        assert!(
+            cut.contains(&format!(", pid {pid}, label `lllllllllllllllllllllllllllllll…`, for ")),
+            "{cut}"
+        );
+        assert!(cut.ends_with("; lease left 5s") || cut.ends_with("; lease left 6s"), "{cut}");
         let full = facts.drawn(now, 1, 1_000);
         assert!(
             full.starts_with("/ waiting for `nnn") && full.contains("2 of 3 in the queue; held by "),
@@ -200,6 +241,30 @@ mod tests {
         );
         let past = facts.drawn(now + Duration::from_secs(60), 0, 1_000);
         assert!(past.ends_with("; lease left 0ms"), "{past}");
+    }
+
+    #[tokio::test]
+    async fn words_stay_and_facts_go() {
+        let mut facts = facts("nightly", "backup.sh").await;
+        let seen = facts.seen.as_mut().unwrap();
+        (seen.position, seen.waiters) = (Some(2), 3);
+        let holder = seen.holder.as_mut().unwrap();
+        holder.since = SystemTime::now() - Duration::from_secs(5);
+        let (user, host, pid) = (holder.owner.user(), holder.owner.host(), std::process::id());
+        let who = format!("held by {user}@{host}");
+        let base = format!("| waiting for `nightly`; {who}").width();
+        let now = seen.at + Duration::from_secs(4);
+        for (more, end) in [
+            (0, format!("; {who}")),
+            (22, format!("; 2 of 3 in the queue; {who}")),
+            (30, format!("; 2 of 3 in the queue; {who}, for 5s")),
+            (48, format!("; 2 of 3 in the queue; {who}, pid {pid}, for 5s")),
+            (100, format!("; 2 of 3 in the queue; {who}, pid {pid}, label `backup.sh`, for 5s; lease left ")),
+        ] {
+            let drawn = facts.drawn(now, 0, base + more);
+            let line = format!("| waiting for `nightly`{end}");
+            assert!(drawn == line || more == 100 && drawn.starts_with(&line), "{more}: {drawn}, not {line}");
+        }
     }
 
     #[tokio::test]

@@ -40,7 +40,12 @@ pub(super) fn hidden(area: Rect, state: &State) -> usize {
     if area.height == 0 {
         return 0;
     }
-    facts(state, area.width).len().saturating_sub(usize::from(area.height) - 1)
+    needed(area.width, state).saturating_sub(usize::from(area.height))
+}
+
+/// How many lines all of them take, with the title.
+pub(super) fn needed(width: u16, state: &State) -> usize {
+    facts(state, width).len() + 1
 }
 
 fn facts(state: &State, width: u16) -> Vec<String> {

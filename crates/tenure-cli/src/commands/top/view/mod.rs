@@ -18,13 +18,15 @@ use ratatui::widgets::Paragraph;
 
 use self::fit::{cut, cut_left, width, wrapped};
 pub(super) use self::palette::Palette;
-use super::state::{Mode, Room, State};
+use super::state::{Breaking, Mode, Room, State};
 use crate::text::{escaped, fine, rough, utc};
 
 /// Below this the details take the place of the table, instead of half of it.
 const BOTH: u16 = 12;
 /// Of a message or an error; what does not fit is cut.
 const MOST_LINES: u16 = 3;
+/// Of a question: what speaks against it stands before it, and must be seen.
+const MOST_LINES_OF_QUESTION: u16 = 6;
 
 /// No more than fit on the smallest screen.
 const HELP: [(&str, &str); 7] = [
@@ -48,7 +50,7 @@ struct Regions {
 
 impl Regions {
     fn new(area: Rect, state: &State) -> Self {
-        let trouble = trouble(state).map_or(0, |text| lines(&text, area.width));
+        let trouble = trouble(state).map_or(0, |text| lines(&text, area.width, MOST_LINES));
         let [header, trouble, body, footer] = Layout::vertical([
             Constraint::Length(2),
             Constraint::Length(trouble),
@@ -61,8 +63,7 @@ impl Regions {
             (false, _) => (body, nothing),
             (true, false) => (nothing, body),
             (true, true) => {
-                let [table, details] =
-                    Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).areas(body);
+                let [table, details] = Layout::vertical(halves(body, state)).areas(body);
                 (table, details)
             }
         };
@@ -70,9 +71,21 @@ impl Regions {
     }
 }
 
+/// Table and details get a half each; what one of them does not need goes to the other, if that needs it.
+fn halves(body: Rect, state: &State) -> [Constraint; 2] {
+    let half = usize::from(body.height / 2);
+    let (table, details) = (state.shown().len().max(1) + 1, details::needed(body.width, state));
+    let length = |lines| Constraint::Length(u16::try_from(lines).unwrap_or(body.height));
+    match (table <= half, details <= half) {
+        (true, false) => [length(table), Constraint::Fill(1)],
+        (false, true) => [Constraint::Fill(1), length(details)],
+        _ => [Constraint::Fill(1), Constraint::Fill(1)],
+    }
+}
+
 /// How many lines a text gets.
-fn lines(text: &str, width: u16) -> u16 {
-    u16::try_from(wrapped(text, width).len()).unwrap_or(MOST_LINES).min(MOST_LINES)
+fn lines(text: &str, width: u16, most: u16) -> u16 {
+    u16::try_from(wrapped(text, width).len()).unwrap_or(most).min(most)
 }
 
 /// What there is room for.
@@ -157,19 +170,29 @@ enum Footer {
     Prompt(String),
 }
 
+/// What says that the holder of a lease that is to be broken is alive. It may be renewed while the name is typed.
+fn signs_of_life(state: &State, breaking: &Breaking) -> String {
+    let row = state.rows().iter().find(|row| row.name == breaking.name);
+    let same = row.and_then(|row| row.holding.as_ref()).filter(|holding| holding.fence == breaking.fence);
+    if let Some(renewed) = same.map_or(breaking.renewed, |holding| holding.renewed) {
+        let ago = rough(state.now.duration_since(renewed).unwrap_or_default());
+        return format!("ITS HOLDER IS ALIVE: it renewed the lease {ago} ago. Still ");
+    }
+    match breaking.is_here {
+        true => "ITS HOLDER MAY BE ALIVE: its process is on this machine. Still ".to_owned(),
+        false => String::new(),
+    }
+}
+
 impl Footer {
     fn new(state: &State) -> Self {
         match &state.mode {
             Mode::Filtering => Footer::Prompt(format!("/{}", state.filter.shown())),
             Mode::Breaking(breaking) => {
                 let (name, who, fence) = (&breaking.shown, &breaking.who, breaking.fence);
-                let typed = escaped(&breaking.typed);
-                let alive = breaking.renewed.map_or_else(String::new, |renewed| {
-                    let ago = rough(state.now.duration_since(renewed).unwrap_or_default());
-                    format!(", renewed {ago} ago, so that its holder lives")
-                });
+                let (alive, typed) = (signs_of_life(state, breaking), escaped(&breaking.typed));
                 Footer::Prompt(format!(
-                    "break the lease of {who}, fence {fence}{alive}? Type `{name}`: {typed}"
+                    "{alive}break the lease of {who}, fence {fence}? Type `{name}`: {typed}"
                 ))
             }
             Mode::Helping => Footer::Keys("any key: back"),
@@ -184,9 +207,9 @@ impl Footer {
     fn lines(&self, width: u16) -> u16 {
         match self {
             Footer::Keys(_) => 1,
-            Footer::Message(text) => lines(text, width),
+            Footer::Message(text) => lines(text, width, MOST_LINES),
             // The cursor stands behind it.
-            Footer::Prompt(text) => lines(text, width.saturating_sub(1)),
+            Footer::Prompt(text) => lines(text, width.saturating_sub(1), MOST_LINES_OF_QUESTION),
         }
     }
 

@@ -29,8 +29,24 @@ struct Columns {
     has_wait: bool,
 }
 
+/// The widths of columns that have a share each: what one of them does not need goes to those that need more. As long as shares are enough,
+/// nothing moves when rows come and go.
+fn balanced(shares: [u16; 3], needs: [u16; 3]) -> [u16; 3] {
+    let mut widths = shares;
+    for (taker, need) in needs.into_iter().enumerate() {
+        for giver in (0..widths.len()).rev() {
+            let wanted = need.saturating_sub(widths[taker]);
+            let given = widths[giver].saturating_sub(needs[giver]).min(wanted);
+            widths[giver] -= given;
+            widths[taker] += given;
+        }
+    }
+    widths
+}
+
 impl Columns {
-    fn new(width: u16) -> Self {
+    /// `needs` is the widest text of each of the three columns of text.
+    fn new(width: u16, needs: [u16; 3]) -> Self {
         let (has_holder, has_wait, has_bar, has_label) =
             (width >= 60, width >= 72, width >= 90, width >= 100);
         let lease = if has_bar { TIME + BAR as u16 + 1 } else { TIME };
@@ -41,8 +57,30 @@ impl Columns {
         let rest = width.saturating_sub(fixed.iter().sum::<u16>() + gaps);
         let holder = has_holder.then_some(if has_label { rest * 35 / 100 } else { rest * 45 / 100 });
         let label = has_label.then_some(rest * 20 / 100);
-        let name = rest - holder.unwrap_or(0) - label.unwrap_or(0);
+        let shares =
+            [rest - holder.unwrap_or(0) - label.unwrap_or(0), holder.unwrap_or(0), label.unwrap_or(0)];
+        let present = [true, has_holder, has_label];
+        let needs = std::array::from_fn(|column| if present[column] { needs[column] } else { 0 });
+        let [name, holder, label] = balanced(shares, needs);
+        let (holder, label) = (has_holder.then_some(holder), has_label.then_some(label));
         Columns { name, holder, label, has_bar, has_wait }
+    }
+
+    /// For the rows that are shown.
+    fn fitting(width: u16, state: &State) -> Self {
+        let mut needs = ["NAME", "HOLDER", "LABEL"].map(|title| fit::width(title) + 1);
+        for row in state.shown() {
+            let holding = row.holding.as_ref();
+            let texts = [
+                row.shown.as_str(),
+                holding.map_or("", |holding| &holding.who),
+                holding.map_or("", |holding| &holding.label),
+            ];
+            for (need, text) in needs.iter_mut().zip(texts) {
+                *need = (*need).max(fit::width(text));
+            }
+        }
+        Columns::new(width, needs)
     }
 
     fn constraints(&self) -> Vec<Constraint> {
@@ -116,7 +154,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Pa
     if let Some(nothing) = nothing {
         return frame.render_widget(Paragraph::new(nothing), area);
     }
-    let columns = Columns::new(area.width);
+    let columns = Columns::fitting(area.width, state);
     let is_stale = state.is_stale();
     let page = state.room.rows;
     let first = state.line() / page * page;

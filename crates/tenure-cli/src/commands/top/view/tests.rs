@@ -164,17 +164,56 @@ tenure top  …example:6379/0 13:34:40 UTC
   NAME▲           HELD    LEASE   QUEUE
 > nightly         2m30s   7s          2
   orders/42       1s      10s         0
-  orders/43       40s     1s          1
-
-break the lease of ada@web1 pid 4711,
-fence 1794749530000150? Type `nightly`:
-nigh
+ITS HOLDER MAY BE ALIVE: its process is
+on this machine. Still break the lease
+of ada@web1 pid 4711, fence
+1794749530000150? Type `nightly`: nigh
 ";
     let mut state = state(rows());
     write(&mut state, "bnigh");
-    assert_eq!("\n".to_owned() + &screen(&mut state, 40, 10), expected);
-    let mut terminal = drawn(&mut state, 40, 10, PLAIN);
-    terminal.backend_mut().assert_cursor_position((4, 9));
+    assert_eq!("\n".to_owned() + &screen(&mut state, 40, 9), expected);
+    let mut terminal = drawn(&mut state, 40, 9, PLAIN);
+    terminal.backend_mut().assert_cursor_position((38, 8));
+
+    // A renewal that is seen while the name is typed.
+    let mut renewed = rows();
+    renewed[0].holding.as_mut().unwrap().renewed = Some(now() - Duration::from_secs(2));
+    state.show(renewed);
+    let question = screen(&mut state, 40, 10);
+    let question = question.lines().skip_while(|line| !line.starts_with("ITS"));
+    assert_eq!(
+        question.collect::<Vec<_>>().join(" "),
+        "ITS HOLDER IS ALIVE: it renewed the lease 2s ago. Still break the lease of ada@web1 pid 4711, fence \
+         1794749530000150? Type `nightly`: nigh"
+    );
+    // Another lease by now: what was seen of the one that is meant counts.
+    let mut other = rows();
+    let holding = other[0].holding.as_mut().unwrap();
+    (holding.fence, holding.renewed) = (7, Some(now()));
+    state.show(other);
+    assert!(screen(&mut state, 100, 10).contains("ITS HOLDER MAY BE ALIVE"));
+}
+
+#[test]
+fn waiters_are_shown_before_blank_rows_are() {
+    let mut state = state(vec![row("nightly", 150, 7, &[75; 11])]);
+    press(&mut state, KeyCode::Enter);
+    let screen = screen(&mut state, 80, 24);
+    assert!(screen.contains("\n    11  bob@web2 pid 511, for 1m15s\n"), "{screen}");
+    assert!(screen.contains("> nightly "), "{screen}");
+}
+
+#[test]
+fn a_text_is_not_cut_where_there_is_room() {
+    let label = "a label of some length, that says what runs, for whom and why";
+    let mut rows = rows();
+    rows[0].holding.as_mut().unwrap().label = label.to_owned();
+    assert!(screen(&mut state(rows.clone()), 200, 8).contains(&format!(" {label} ")));
+    // There, all of them have to give way.
+    let name = "n".repeat(100);
+    rows.push(row(&name, 1, 10, &[]));
+    let screen = screen(&mut state(rows), 120, 8);
+    assert!(screen.contains("ada@web1 pid 4711") && screen.contains("nnn…"), "{screen}");
 }
 
 #[test]
