@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
+use rustix::termios::{isatty, tcgetwinsize};
 use tenure::Owner;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -106,6 +107,39 @@ pub(crate) fn in_ascii(text: &str) -> String {
     plain
 }
 
+/// How many columns the terminal on stdout has; `None` when it is none, or does not say.
+pub(crate) fn columns() -> Option<usize> {
+    let size = tcgetwinsize(std::io::stdout()).ok().filter(|_| isatty(std::io::stdout()))?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// A text in lines of so many columns, broken at spaces. All but the first are indented, and `joint` stands before each break. A word that is too
+/// long is not broken, nor is what stands in single quotes: a line for a shell stays one.
+pub(crate) fn folded(text: &str, columns: usize, first: usize, indent: usize, joint: &str) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut is_quoted = false;
+    for word in text.split(' ') {
+        match words.last_mut().filter(|_| is_quoted) {
+            Some(quoted) => *quoted += &format!(" {word}"),
+            None => words.push(word.to_owned()),
+        }
+        is_quoted ^= word.matches('\'').count() % 2 == 1;
+    }
+    let (mut folded, mut used) = (String::new(), first);
+    for (number, word) in words.iter().enumerate() {
+        let end = used + usize::from(number > 0) + word.width();
+        if number == 0 || end + joint.width() <= columns {
+            folded.push_str(if number == 0 { "" } else { " " });
+            used = end;
+        } else {
+            let _ = write!(folded, "{joint}\n{:indent$}", "");
+            used = indent + word.width();
+        }
+        folded.push_str(word);
+    }
+    folded
+}
+
 /// A moment as `2026-11-15 13:34:40 UTC`.
 pub(crate) fn utc(moment: SystemTime) -> String {
     let (day, time) = day_and_time(moment);
@@ -197,6 +231,22 @@ mod tests {
         // A heart is narrow, and wide with the sign behind it that makes it a picture.
         let hearts = "\u{2764}\u{fe0f}".repeat(9);
         assert!((0..20).all(|most| cut(&hearts, most).width() <= most));
+    }
+
+    #[test]
+    fn lines_are_broken_between_words() {
+        assert_eq!(folded("one two three four", 9, 0, 2, ""), "one two\n  three\n  four");
+        assert_eq!(folded("one two three", 9, 4, 4, ""), "one\n    two\n    three");
+        assert_eq!(folded("a-word-that-is-too-long b", 9, 0, 2, ""), "a-word-that-is-too-long\n  b");
+        assert_eq!(folded("one two", 80, 0, 2, ""), "one two");
+        let command = "printf %s. one 'two  three' \"it\" 'four' five";
+        for columns in 0..50 {
+            let script = folded(command, columns, 0, 4, " \\");
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), "one.two  three.it.four.five.", "{script}");
+            let longest = script.lines().map(|line| line.trim_end_matches(" \\").width()).max().unwrap();
+            assert!(longest <= columns.max("    'two  three'".len()), "{script}");
+        }
     }
 
     #[test]

@@ -262,7 +262,8 @@ impl Client {
         let timeout = give_up.since(self.clock.now());
         self.clock.until(give_up, work).await.unwrap_or_else(|| {
             Err(Error::unanswered(format!(
-                "store did not answer within {timeout:?}; is it overloaded or cut off?"
+                "store did not answer within {}; is it overloaded or cut off?",
+                crate::url::duration::shown(timeout)
             )))
         })
     }

@@ -70,7 +70,7 @@ impl fmt::Display for Holder {
         }
         match self.remaining {
             Duration::MAX => f.write_str("without expiry"),
-            remaining => write!(f, "for {remaining:?} still"),
+            remaining => write!(f, "for {} still", crate::url::duration::shown(remaining)),
         }
     }
 }

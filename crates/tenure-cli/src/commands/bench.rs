@@ -28,7 +28,7 @@ use crate::exit_code;
 use crate::json;
 use crate::output::{self, say};
 use crate::sample::Sample;
-use crate::text::{fine, in_ascii, is_unicode};
+use crate::text::{columns, fine, folded, in_ascii, is_unicode};
 
 /// The shortest turn: longer than the other process needs to ask again.
 const SHORTEST_TURN: Duration = Duration::from_millis(2);
@@ -163,9 +163,9 @@ impl Bench {
             return output::show("measurement", &lines.concat());
         }
         let mut text: String = measures.map(|(measure, what, sample)| block(measure, what, sample)).concat();
-        text.push_str(
-            "a quick look, on this machine and as busy as it is; docs/performance.md says what to compare\n",
-        );
+        let end =
+            "a quick look, on this machine and as busy as it is; docs/performance.md says what to compare";
+        text += &fold(end);
         output::show("measurement", &if is_unicode() { text } else { in_ascii(&text) })
     }
 }
@@ -192,16 +192,21 @@ impl Measured {
 fn block(measure: &str, what: &str, sample: &Sample) -> String {
     let (p50, p99, longest) = (sample.quantile(50), sample.quantile(99), sample.longest());
     let first = match sample.is_empty() {
-        true => format!("{measure}: not once; measure for longer, with --seconds\n"),
+        true => format!("{measure}: not once; measure for longer, with --seconds"),
         false => format!(
-            "{measure}: {what}, {} times: p50 {}, p99 {}, longest {}\n",
+            "{measure}: {what}, {} times: p50 {}, p99 {}, longest {}",
             sample.len(),
             fine(p50),
             fine(p99),
             fine(longest)
         ),
     };
-    first + &chart::bars(&sample.classes(), is_unicode())
+    fold(&first) + &chart::bars(&sample.classes(), is_unicode(), columns())
+}
+
+/// A line that a terminal does not break inside of a word.
+fn fold(line: &str) -> String {
+    columns().map_or_else(|| line.to_owned(), |columns| folded(line, columns, 0, 2, "")) + "\n"
 }
 
 /// How long it takes to acquire a name that nobody else wants.

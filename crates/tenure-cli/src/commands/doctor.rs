@@ -20,8 +20,10 @@ use crate::exit_code;
 use crate::json;
 use crate::output;
 use crate::sample::Sample;
-use crate::text::{escaped, fine, in_ascii, is_unicode};
+use crate::text::{columns, escaped, fine, folded, in_ascii, is_unicode};
 
+/// The least columns for what was found, beside what was looked at.
+const NARROW: usize = 30;
 /// How many requests are timed, and for how long at most.
 const REQUESTS: usize = 200;
 const LONGEST_TIMING: Duration = Duration::from_secs(2);
@@ -84,7 +86,7 @@ impl Doctor {
             let conclusion = Conclusion::of(&lines);
             let text = match self.format.json {
                 true => objects(&lines, &conclusion),
-                false => shown(&lines, &conclusion),
+                false => shown(&lines, &conclusion, columns()),
             };
             let printed = output::show("findings", &text);
             Ok(match (failed, conclusion.verdict) {
@@ -218,20 +220,31 @@ fn objects(lines: &[Line], conclusion: &Conclusion) -> String {
     all.map(|line| line + "\n").collect()
 }
 
-fn shown(lines: &[Line], conclusion: &Conclusion) -> String {
+/// For people. Without a width, as in a file, every line is as long as it is.
+fn shown(lines: &[Line], conclusion: &Conclusion, columns: Option<usize>) -> String {
     let is_unicode = is_unicode();
     let safe = |text: &str| if is_unicode { escaped(text) } else { in_ascii(&escaped(text)) };
     let width = lines.iter().map(|line| line.title().len()).max().unwrap_or(0);
     let mut text = String::new();
     for (index, line) in lines.iter().enumerate() {
         let (style, mark) = (line.style(), line.mark(is_unicode));
-        let _ = writeln!(text, "{style}{mark}{style:#} {:width$}  {}", line.title(), safe(&line.reason));
+        let indent = mark.chars().count() + 1 + width + 2;
+        let fold = |text: &str, first, joint: &str| match columns {
+            // A terminal that is too narrow for two columns has them below each other.
+            Some(columns) if columns < indent + NARROW => folded(text, columns, first, 2, joint),
+            Some(columns) => folded(text, columns, first, indent, joint),
+            None => text.to_owned(),
+        };
+        let reason = fold(&safe(&line.reason), indent, "");
+        let _ = writeln!(text, "{style}{mark}{style:#} {:width$}  {reason}", line.title());
         if let Some(remedy) = &line.remedy {
-            let indent = mark.chars().count() + 1 + width + 2;
             // What mends several is long, and is typed once.
             let is_repeated = lines[..index].iter().any(|before| before.remedy.as_ref() == Some(remedy));
             let remedy = if is_repeated { "the same as above".to_owned() } else { safe(remedy).to_string() };
-            let _ = writeln!(text, "{:indent$}{remedy}", "");
+            // What is to be typed can be, however many lines it has.
+            let joint = if remedy.starts_with("redis-cli ") { " \\" } else { "" };
+            let indent = if columns.is_some_and(|columns| columns < indent + NARROW) { 2 } else { indent };
+            let _ = writeln!(text, "{:indent$}{}", "", fold(&remedy, indent, joint));
         }
     }
     text + &conclusion.to_text() + "\n"

@@ -16,6 +16,7 @@ use crate::name::Name;
 use crate::owner::{Session, Token};
 use crate::record::{Op, Reply, Wait};
 use crate::sync::Mutex;
+pub(crate) use crate::url::duration::shown;
 
 /// How long the lease of a rehearsal lasts, if whoever rehearses is killed.
 const TTL: Duration = Duration::from_secs(10);
@@ -110,15 +111,6 @@ impl Rehearsed {
             }
         };
         vec![Finding::fit("lease", lease), hand_over, loss]
-    }
-}
-
-/// A duration with its unit, for people.
-pub(crate) fn shown(duration: Duration) -> String {
-    match duration.as_micros() {
-        micros @ 0..1_000 => format!("{micros} µs"),
-        micros @ 1_000..100_000 => format!("{:.1} ms", micros as f64 / 1_000.0),
-        _ => format!("{} ms", duration.as_millis()),
     }
 }
 

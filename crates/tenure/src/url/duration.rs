@@ -126,6 +126,30 @@ pub(super) fn show(duration: Duration) -> String {
     }
 }
 
+/// A duration for people, rounded: `180 µs`, `1.2 ms`, `250 ms`, `2 s`, `1 h 30 min`.
+pub(crate) fn shown(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    let tenths = |unit: u128| {
+        let tenths = (micros * 10 + unit / 2) / unit;
+        if tenths.is_multiple_of(10) {
+            (tenths / 10).to_string()
+        } else {
+            format!("{}.{}", tenths / 10, tenths % 10)
+        }
+    };
+    match micros {
+        0..1_000 => return format!("{micros} µs"),
+        1_000..99_950 => return format!("{} ms", tenths(1_000)),
+        99_950..999_500 => return format!("{} ms", (micros + 500) / 1_000),
+        999_500..59_950_000 => return format!("{} s", tenths(1_000_000)),
+        _ => {}
+    }
+    let seconds = (micros + 500_000) / 1_000_000;
+    let parts = [(seconds / 3_600, "h"), (seconds / 60 % 60, "min"), (seconds % 60, "s")];
+    let parts = parts.into_iter().filter(|(number, _)| *number > 0);
+    parts.map(|(number, unit)| format!("{number} {unit}")).collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +233,27 @@ mod tests {
         #[test]
         fn no_text_panics(text in "([0-9]{0,45}(\\.[0-9]{0,45})?(h|m|s|ms|)){1,3}|.*") {
             let _ = parse(&text);
+        }
+    }
+
+    #[test]
+    fn for_people() {
+        for (micros, text) in [
+            (0, "0 µs"),
+            (999, "999 µs"),
+            (1_250, "1.3 ms"),
+            (10_000, "10 ms"),
+            (99_999, "100 ms"),
+            (249_999, "250 ms"),
+            (999_999, "1 s"),
+            (1_500_000, "1.5 s"),
+            (1_999_980, "2 s"),
+            (59_999_999, "1 min"),
+            (90_000_000, "1 min 30 s"),
+            (90_000_000_000, "25 h"),
+            (86_401_000_000, "24 h 1 s"),
+        ] {
+            assert_eq!(shown(Duration::from_micros(micros)), text);
         }
     }
 }

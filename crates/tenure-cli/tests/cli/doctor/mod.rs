@@ -9,6 +9,7 @@ mod server;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use tenure_testkit::redis::RedisServer;
 
 use crate::support::{Place, eventually};
 
@@ -100,6 +101,34 @@ fn it_is_readable_in_every_locale_and_in_colour_only_where_it_is_wanted() {
     let coloured = run(&[("CLICOLOR_FORCE", "1")]);
     assert!(coloured.contains("\u{1b}[33m!\u{1b}[0m store"), "{coloured:?}");
     assert!(!run(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).contains('\u{1b}'));
+}
+
+/// No terminal has to break a line, and so none breaks one inside of a word; what can be typed can be typed from any of them.
+// B5
+#[test]
+fn on_a_terminal_it_is_as_wide_as_that() {
+    let server =
+        RedisServer::builder().config("maxmemory-policy", "allkeys-lru").config("maxmemory", "100mb");
+    let place = Place::on(server.start());
+    let shown = |columns: usize, line: &str| {
+        let mut command = place.command("script");
+        let line = format!("stty cols {columns}; {} {line} 2>/dev/null", env!("CARGO_BIN_EXE_tenure"));
+        command.args(["-qec", &line, "/dev/null"]).env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8");
+        place.spawn(command).finish().stdout.replace('\r', "")
+    };
+    for columns in [40, 80, 120, 200] {
+        for line in ["doctor", "bench --seconds .1"] {
+            let shown = shown(columns, line);
+            assert!(shown.lines().all(|line| line.chars().count() <= columns), "{columns}: {shown}");
+            assert!(shown.contains(if line == "doctor" { "eviction" } else { "hand-over: " }), "{shown}");
+        }
+    }
+    let shown = shown(40, "doctor");
+    let remedy: Vec<&str> = shown.lines().skip_while(|line| !line.contains("redis-cli ")).collect();
+    let end = remedy.iter().position(|line| !line.ends_with('\\')).unwrap();
+    let typed = place.command("sh").args(["-ec", &remedy[..=end].join("\n")]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&typed.stdout), "OK\n", "{shown}");
+    assert_eq!(doctor(&place).verdict("eviction"), "fit");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Servers, each with one thing that is not as it should be.
 
+use std::io::Write as _;
+use std::process::Stdio;
 use std::time::Duration;
 
 use tenure_testkit::redis::{Fault, Proxy, RedisServer, named};
@@ -55,6 +57,27 @@ fn a_fit_server() {
     assert_nothing_left(place.server());
     let plain = place.end(&["doctor"]);
     assert!(plain.stdout.ends_with("\nfit to hold locks\n"), "{}", plain.stdout);
+}
+
+/// What is to be typed asks for the password, and does not show it.
+// B5
+#[test]
+fn a_remedy_for_a_server_with_a_password() {
+    let server = sound().tls().config("requirepass", "sesame").config("maxmemory-policy", "allkeys-lru");
+    let place = Place::on(server.config("maxmemory", "100mb").start());
+    let server = place.server();
+    let plain = format!("redis://:sesame@127.0.0.1:{}", server.port());
+    let tls = format!("{}?tls_ca={}", server.tls_url(), server.ca_path().display());
+    for url in [plain, tls.replace("rediss://", "rediss://:sesame@")] {
+        assert_eq!(server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).text(), "OK");
+        let report = doctor_at(&place, &url);
+        let remedy = report.finding("eviction")["remedy"].as_str().unwrap();
+        assert!(remedy.contains(" --askpass ") && !remedy.contains("sesame"), "{remedy}");
+        let mut typed = place.command("sh").args(["-ec", remedy]).stdin(Stdio::piped()).spawn().unwrap();
+        typed.stdin.take().unwrap().write_all(b"sesame\n").unwrap();
+        assert!(typed.wait().unwrap().success(), "{remedy}");
+        assert_eq!(doctor_at(&place, &url).verdict("eviction"), "fit", "{remedy}");
+    }
 }
 
 // B5

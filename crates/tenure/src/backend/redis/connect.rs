@@ -17,7 +17,8 @@ use super::{fault, watcher};
 use crate::error::Error;
 use crate::lease::{MAX_TTL, Margin};
 use crate::sync::Mutex;
-use crate::url::{HostPort, RedisUrl, Topology};
+use crate::url::duration::shown;
+use crate::url::{HostPort, RedisUrl, Tls, Topology};
 
 /// How long a request, or a connection, may take where the URL does not say.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
@@ -28,6 +29,7 @@ pub(super) struct Connector {
     db: u32,
     user: Option<String>,
     has_password: bool,
+    tls: Option<Tls>,
     pub(super) timeout: Duration,
     /// How far the rates of clocks may differ.
     pub(super) margin: Margin,
@@ -84,8 +86,8 @@ impl Connector {
     fn by(way: Way, url: &RedisUrl, timeout: Duration) -> Self {
         let user = url.credentials().and_then(|credentials| credentials.user.clone());
         let has_password = url.credentials().is_some();
-        let margin = url.margin();
-        Connector { way, db: url.db(), user, has_password, timeout, margin, run: Mutex::default() }
+        let (margin, tls) = (url.margin(), url.tls().cloned());
+        Connector { way, db: url.db(), user, has_password, tls, timeout, margin, run: Mutex::default() }
     }
 
     /// Connects the commands, and hands what the server says unasked to `hear`, which must not block. The server may take this long.
@@ -347,6 +349,11 @@ impl Connector {
         self.has_password
     }
 
+    /// The certificates of the URL, if it has TLS.
+    pub(super) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
     pub(super) fn silent(&self) -> Error {
         let why = match self.addr() {
             Some(ConnectionAddr::TcpTls { .. }) => {
@@ -355,9 +362,9 @@ impl Connector {
             _ => "is it overloaded or cut off?",
         };
         Error::unavailable(format!(
-            "redis at {} did not answer within {:?}; {why}",
+            "redis at {} did not answer within {}; {why}",
             self.address(),
-            self.timeout
+            shown(self.timeout)
         ))
     }
 }

@@ -108,6 +108,10 @@ pub(super) fn of_connecting(error: &RedisError, address: &str) -> Error {
         _ if error.is_connection_dropped() => Error::not_yet(format!(
             "redis at {address} breaks connections off ({error}); try again, or write rediss:// if it expects TLS"
         )),
+        _ if error.to_string().contains("CaUsedAsEndEntity") => Error::unavailable(format!(
+            "redis at {address} has the certificate of an authority (CA:TRUE), which can't be that of a server; \
+             make one with `-addext basicConstraints=critical,CA:FALSE`, or one for the server that this authority signs"
+        )),
         _ if error.to_string().contains("certificate") => Error::unavailable(format!(
             "redis at {address} can't be trusted ({error}); name the authority of its certificate with `tls_ca`, and the host as it does"
         )),

@@ -26,6 +26,7 @@ use crate::name::Name;
 use crate::shortage::Shortage;
 use crate::sync::Mutex;
 use crate::url::Replicas;
+use crate::url::duration::shown;
 
 /// How many must acknowledge, and how many there are.
 pub(super) struct Acknowledgement {
@@ -132,7 +133,8 @@ impl Acknowledgement {
                 Err(Error::unconfirmed(
                     shortage,
                     format!(
-                        "{shortage} within {patience:?}; bring the others back, or lower `replicas` in the URL"
+                        "{shortage} within {}; bring the others back, or lower `replicas` in the URL",
+                        shown(patience)
                     ),
                 ))
             }

@@ -141,6 +141,30 @@ async fn tls_with_an_authority_of_ones_own() {
     fails(&server, &plain_port, ErrorKind::Unavailable, &["without TLS"]).await;
 }
 
+/// As `openssl req -x509` makes them, unless it is told otherwise.
+// R0.6
+#[tokio::test]
+async fn tls_with_a_certificate_that_signed_itself() {
+    let server = RedisServer::builder().tls().start();
+    let certify = |whose: &str, is_authority: &str| {
+        let directory = server.ca_path().parent().unwrap().to_owned();
+        let [cert, key] = ["crt", "key"].map(|end| directory.join(format!("{whose}.{end}")));
+        let mut openssl = std::process::Command::new("openssl");
+        openssl.args(["req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-newkey", "ec"]);
+        openssl.args(["-pkeyopt", "ec_paramgen_curve:prime256v1", "-addext", "subjectAltName=IP:127.0.0.1"]);
+        openssl.args(["-addext", &format!("basicConstraints=critical,CA:{is_authority}")]);
+        let made = openssl.arg("-keyout").arg(&key).arg("-out").arg(&cert).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let [shown, of_key] = [&cert, &key].map(|path| path.to_str().unwrap());
+        server.command(&["CONFIG", "SET", "tls-cert-file", shown, "tls-key-file", of_key]);
+        tls_url(&server, &[("tls_ca", cert)])
+    };
+    let authority = certify("authority", "TRUE");
+    let remedy = ["CA:TRUE", "-addext basicConstraints=critical,CA:FALSE"];
+    fails(&server, &authority, ErrorKind::Unavailable, &remedy).await;
+    works(&server, &certify("itself", "FALSE")).await;
+}
+
 // R0.6
 #[tokio::test]
 async fn tls_for_another_name() {

@@ -20,7 +20,7 @@ use super::router::Router;
 use crate::backend::together;
 use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
-use crate::url::HostPort;
+use crate::url::{HostPort, duration};
 
 /// How many connected masters are asked for the map.
 const MOST_ASKED: usize = 5;
@@ -102,7 +102,7 @@ impl Router {
             let mut connection = connector.connect(connector.timeout, |_| ()).await?;
             map::ask(&mut connection, host).await
         };
-        let silent = |_| Error::unavailable(format!("{SILENCE} {:?}", self.patience()));
+        let silent = |_| Error::unavailable(format!("{SILENCE} {}", duration::shown(self.patience())));
         tokio::time::timeout(self.patience(), asked).await.map_err(silent)?
     }
 

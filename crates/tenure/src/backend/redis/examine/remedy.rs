@@ -26,7 +26,7 @@ pub(super) struct Remedies {
 
 impl Remedies {
     pub(super) fn new(connector: &Connector, keys: &Keys, user: Option<&str>) -> Self {
-        let cli = match connector.addr() {
+        let mut cli = match connector.addr() {
             Some(ConnectionAddr::Unix(path)) => {
                 format!("redis-cli -s {}", quoted(&path.display().to_string()))
             }
@@ -36,6 +36,22 @@ impl Remedies {
             Some(ConnectionAddr::Tcp(host, port)) => format!("redis-cli -h {} -p {port}", quoted(&host)),
             _ => "redis-cli".to_owned(),
         };
+        if let Some(tls) = connector.tls() {
+            let client = tls.client.as_ref();
+            let files = [
+                ("--cacert", tls.ca.as_ref()),
+                ("--cert", client.map(|client| &client.cert)),
+                ("--key", client.map(|client| &client.key)),
+            ];
+            for (option, path) in files {
+                let path = path.map(|path| quoted(&path.display().to_string()));
+                cli += &path.map_or(String::new(), |path| format!(" {option} {path}"));
+            }
+        }
+        // It asks for the password, which must not stand in a line that is shown or typed.
+        if connector.has_password() {
+            cli = cli.replacen("redis-cli", "redis-cli --askpass", 1);
+        }
         let user = quoted(user.unwrap_or("default"));
         Remedies { cli, is_cluster: false, prefix: keys.prefix().to_owned(), user }
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
+use crate::url::duration;
 
 /// How many services are named to somebody who asked for another.
 const MOST_SERVICES: usize = 5;
@@ -37,7 +38,9 @@ impl std::fmt::Display for Silence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Silence::Unreachable(why) => write!(f, "can't be reached ({why})"),
-            Silence::Unanswered(patience) => write!(f, "did not answer within {patience:?}"),
+            Silence::Unanswered(patience) => {
+                write!(f, "did not answer within {}", duration::shown(*patience))
+            }
             Silence::Denied(said) => write!(f, "refused the user or the password ({said})"),
             Silence::Unknown(others) => {
                 f.write_str("does not know this service")?;
