@@ -26,10 +26,13 @@ const MOST_LOOKS_AT_ONCE: usize = 256;
 /// An examination takes some round trips, and longer where pushes do not come.
 const LONGEST_EXAMINATION: Duration = Duration::from_secs(20);
 
+/// How long `close` waits for work under `run` to stop and give its name back.
+const LONGEST_STOP: Duration = Duration::from_secs(2);
+
 /// A store of names, opened from a URL. Cheap to clone; all clones share one connection and one keeper.
 ///
 /// Guards keep what they need: a domain can be dropped while they live. When the last handle is gone, so is everything in the
-/// background.
+/// background. Dropping a domain waits for nothing: await [`close`](Self::close) before `main` returns.
 ///
 /// # Runtimes
 /// Renewals and waiting are work in the background, on a tokio runtime that uses the domain. When that runtime shuts down, they move to
@@ -427,12 +430,40 @@ impl Domain {
         metrics
     }
 
-    /// Closes the domain, for all its clones: every guard is told, everyone who waits gets an error, and what they left in the store's
-    /// queues is taken back before this returns.
+    /// Closes the domain, for all its clones. **Await this before `main` returns**, so that your names are free at once and not after a ttl.
+    ///
+    /// | | when `close` returns |
+    /// |---|---|
+    /// | a guard that was dropped, also by a dropped `run` | its name is released |
+    /// | a [`run`](Lock::run) in another task | its work is stopped with [`Closed`](crate::LossKind::Closed), and its name is released |
+    /// | a task that waits for a name | it has the error [`Closed`](crate::ErrorKind::Closed), and has left the queue |
+    /// | a guard that you still have | it is lost, with [`Closed`](crate::LossKind::Closed). **Its name is not released**, because you may still be at work: release or drop the guard before you close |
+    ///
+    /// Work under `run` gets 2 s to reach its next await and to release its name. If the store does not answer, `close` tries until the leases have
+    /// expired: up to one ttl. To end sooner, put a `tokio::time::timeout` around it.
     ///
     /// In a forked child this does nothing: the domain is its parent's.
     ///
-    /// A lease stays in the store until its guard is dropped or released, or its ttl is over: its holder may still be at work.
+    /// # Shutdown
+    /// A dropped guard is released in the background, by a task on the runtime. When `main` returns, the runtime is dropped with this task in it, and
+    /// the name stays held until its ttl is over. `close` waits for the task:
+    /// ```no_run
+    /// use tokio::signal::unix::{SignalKind, signal};
+    ///
+    /// # async fn work(fence: tenure::Fence) {}
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let mut sigterm = signal(SignalKind::terminate())?;
+    ///     let domain = tenure::Domain::open("redis://localhost").await?;
+    ///     let lock = domain.lock("orders/42");
+    ///     let ended = tokio::select! {
+    ///         ran = lock.run(async |tenure| work(tenure.fence()).await) => ran.map(drop),
+    ///         _ = sigterm.recv() => Ok(()), // `run` is dropped: its work stops, and the release begins
+    ///     };
+    ///     domain.close().await; // the release has ended
+    ///     Ok(ended?)
+    /// }
+    /// ```
     ///
     /// # Cancel safety
     /// The domain is closed by the first poll. Dropping the future only stops the wait for what is under way.
@@ -457,7 +488,11 @@ impl Domain {
             return;
         }
         self.client.close();
-        self.client.tasks.all_done().await;
+        let (tasks, clock) = (&self.client.tasks, &self.client.clock);
+        // First the work that is stopped, because what it leaves behind may have to be done in the background. A `run` that nobody polls
+        // never ends.
+        clock.until(clock.now() + LONGEST_STOP, tasks.runs_ended()).await;
+        tasks.all_done().await;
     }
 
     async fn execute(&self, name: &Name, op: Op) -> Result<Executed, Error> {

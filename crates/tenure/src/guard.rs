@@ -20,9 +20,10 @@ use crate::ticket::Ticket;
 /// when the lease is [lost](Tenure::lost).
 ///
 /// # Drop
-/// Dropping never blocks and never panics, and works outside a runtime, on panic, and while the runtime goes down: the release is
-/// done at once where the store is in this process, and else in the background. When that can't run any more, the lease ends by
-/// its ttl. Prefer [`release`](Self::release), which says what became of it.
+/// Dropping never blocks and never panics, and works outside a runtime and on panic. On `memory:` and `file:` the name is released at once, and
+/// the end of the process frees it in any case. On a server, the release is a task in the background, on the runtime. If the runtime ends before the task does, as when `main`
+/// returns, **the name stays held until its ttl is over**: await [`Domain::close`](crate::Domain::close#shutdown) first. Prefer
+/// [`release`](Self::release), which waits for the store and says what became of the lease.
 ///
 /// # In a forked child
 /// A copy of a guard in a forked child owns nothing: it is not [held](Tenure::is_held), dropping it does nothing, and the parent holds on.

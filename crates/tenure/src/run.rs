@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
+use crate::client::Client;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::guard::Guard;
@@ -62,7 +63,9 @@ impl Lock {
     /// itself returns, an error too, is the value. A release that fails is in the report and loses no value.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work first, and then gives the name back as dropping a guard does.
+    /// Dropping the future drops the work first, and then releases the name in the background, as dropping a guard does. If the program ends before
+    /// that is done, the name stays held until its ttl is over: after a `select!` that drops a `run`, await
+    /// [`Domain::close`](crate::Domain::close#shutdown) before `main` returns.
     ///
     /// # In generic code
     /// A spawned `run` needs work whose future is `Send`. For a closure that is known by its type that is seen by itself; for a parameter write
@@ -80,6 +83,7 @@ impl Lock {
     /// # }
     /// ```
     pub async fn run<T>(&self, work: impl AsyncFnOnce(Tenure) -> T) -> Result<Ran<T>, Error> {
+        let _counted = Counted::new(&self.client);
         let asked = self.client.clock.now();
         let guard = self.acquire().await?;
         self.run_with(guard, asked, work).await
@@ -114,7 +118,8 @@ impl Lock {
     /// As [`run`](Self::run), but waits no longer than `limit`; zero means not to wait at all.
     ///
     /// # Errors
-    /// As [`run`](Self::run). That the time is up is no error.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if the store can't be reached when the time is up; else as [`run`](Self::run). If the name
+    /// is still held when the time is up, that is not an error.
     ///
     /// # Cancel safety
     /// As [`run`](Self::run).
@@ -135,6 +140,7 @@ impl Lock {
         limit: Duration,
         work: impl AsyncFnOnce(Tenure) -> T,
     ) -> Result<Attempt<Ran<T>>, Error> {
+        let _counted = Counted::new(&self.client);
         let asked = self.client.clock.now();
         match self.try_acquire_for(limit).await? {
             Attempt::Acquired(guard) => self.run_with(guard, asked, work).await.map(Attempt::Acquired),
@@ -179,5 +185,24 @@ impl Lock {
         let release = guard.release().await.map_err(Error::from);
         let report = Report { waited: started.since(asked), started: since, held, fence, release };
         Ok(Ran { value: finished?, report })
+    }
+}
+
+/// A call of `run`, counted so that [`close`](crate::Domain::close) can wait for its end.
+struct Counted<'a>(&'a Client);
+
+impl<'a> Counted<'a> {
+    fn new(client: &'a Client) -> Self {
+        client.tasks.run_begins();
+        Counted(client)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        // Work that forks ends in the child as well, where a thread of the parent may hold the lock of the notification for ever.
+        if self.0.is_here() {
+            self.0.tasks.run_ended();
+        }
     }
 }

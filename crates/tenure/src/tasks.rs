@@ -25,6 +25,8 @@ struct State {
     /// The runtimes that use this client, the last one last.
     runtimes: Mutex<Vec<Handle>>,
     running: AtomicUsize,
+    /// How many calls of `run` have not ended.
+    runs: AtomicUsize,
     finished: Notify,
 }
 
@@ -90,11 +92,30 @@ impl Tasks {
         self.0.runtimes.lock().last().cloned()
     }
 
+    /// Counts a call of `run`, until it has ended.
+    pub(crate) fn run_begins(&self) {
+        self.0.runs.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn run_ended(&self) {
+        self.0.runs.fetch_sub(1, Ordering::SeqCst);
+        self.0.finished.notify_waiters();
+    }
+
     /// Waits until nothing that was spawned is running.
     pub(crate) async fn all_done(&self) {
+        self.none_left(|state| &state.running).await;
+    }
+
+    /// Waits until no call of `run` is left.
+    pub(crate) async fn runs_ended(&self) {
+        self.none_left(|state| &state.runs).await;
+    }
+
+    async fn none_left(&self, count: impl Fn(&State) -> &AtomicUsize) {
         loop {
             let finished = self.0.finished.notified();
-            if self.0.running.load(Ordering::SeqCst) == 0 {
+            if count(&self.0).load(Ordering::SeqCst) == 0 {
                 return;
             }
             finished.await;

@@ -112,6 +112,8 @@ macro_rules! each_conformance_case {
                 closing_tells_every_guard: [];
                 a_lease_stays_until_its_guard_goes: [];
                 a_guard_of_a_closed_domain_can_be_released: [];
+                closing_waits_for_work_that_it_stops: [];
+                closing_waits_in_vain_for_a_run_that_nobody_polls: [];
                 closing_fails_those_who_wait: [];
                 a_closed_domain_says_so: [Force];
                 closing_is_graceful_when_nothing_was_started: [];

@@ -1,10 +1,15 @@
 //! Closing a domain: everyone in it is told, and nothing stays in the store.
 
+use std::future::pending;
+use std::pin::pin;
+
 use tenure::{ErrorKind, LossKind, Release};
 use tokio::task::yield_now;
 
 use super::fixture::{Client, Fixture};
-use super::time::{LONG, NAME, drive, enqueue, eventually, granted, hold, is_free, lock, look, queue, sit};
+use super::time::{
+    LONG, NAME, drive, enqueue, eventually, granted, hold, is_free, lock, look, pending_until, queue, sit,
+};
 
 // R3.7
 pub(super) async fn closing_tells_every_guard(f: &impl Fixture) {
@@ -39,6 +44,37 @@ pub(super) async fn a_guard_of_a_closed_domain_can_be_released(f: &impl Fixture)
     let guard = hold(&a).await;
     drive(f, a.domain().close()).await;
     assert_eq!(drive(f, guard.release()).await.expect("to release"), Release::Done);
+    is_free(f, b.domain()).await;
+}
+
+// R1.7, R3.7: the names of work that `close` stops in other tasks are free when it returns.
+pub(super) async fn closing_waits_for_work_that_it_stops(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    let names = ["a", "b", "c"];
+    let tasks = names.map(|name| {
+        let lock = a.domain().lock(name).ttl(LONG);
+        tokio::spawn(async move { lock.run(async |_| pending::<()>().await).await.map(|_| ()) })
+    });
+    eventually(f, async || a.domain().metrics().held == 3).await;
+    drive(f, a.domain().close()).await;
+    for name in names {
+        assert!(!b.domain().inspect(name).await.expect("to look").is_held(), "{name} is still held");
+    }
+    for task in tasks {
+        let error = drive(f, task).await.expect("no panic").expect_err("it was stopped");
+        assert_eq!(error.loss().map(|loss| loss.kind().clone()), Some(LossKind::Closed));
+    }
+}
+
+// R3.7: as a future that `select!` has only borrowed.
+pub(super) async fn closing_waits_in_vain_for_a_run_that_nobody_polls(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    let lock = lock(&a);
+    let mut run = pin!(lock.run(async |_| pending::<()>().await));
+    pending_until(f, run.as_mut(), async || look(b.domain()).await.is_held()).await;
+    drive(f, a.domain().close()).await;
+    assert!(look(b.domain()).await.is_held(), "its work was not dropped");
+    drive(f, run).await.expect_err("it was stopped");
     is_free(f, b.domain()).await;
 }
 

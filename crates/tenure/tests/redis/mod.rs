@@ -8,4 +8,5 @@ mod loss;
 mod opening;
 mod refusals;
 mod sentinel;
+mod shutdown;
 mod waiting;
