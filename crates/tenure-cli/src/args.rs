@@ -73,7 +73,7 @@ pub(crate) struct Patience {
     #[arg(short, long, alias = "nb")]
     pub(crate) nonblock: bool,
 
-    /// Wait no longer than this; 0 is --nonblock
+    /// Wait no longer than this, for NAME or the store; 0 is --nonblock
     #[arg(
         short,
         long,
@@ -84,6 +84,16 @@ pub(crate) struct Patience {
         conflicts_with = "nonblock"
     )]
     wait: Option<Duration>,
+
+    /// How long to wait for a store that is away [default: all of --wait]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = duration,
+        allow_hyphen_values = true,
+        conflicts_with = "nonblock"
+    )]
+    max_outage: Option<Duration>,
 
     /// Exit with this code instead of 75 when NAME is not acquired
     #[arg(
@@ -99,6 +109,15 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
+    /// The claim on a name, with what was said about outages.
+    pub(crate) fn through_outages(&self, lock: &tenure::Lock) -> tenure::Lock {
+        let lock = lock.clone();
+        match self.max_outage {
+            Some(max_outage) => lock.max_outage(max_outage),
+            None => lock,
+        }
+    }
+
     /// How long to wait; `None` is for as long as it takes.
     pub(crate) fn limit(&self) -> Option<Duration> {
         if self.nonblock { Some(Duration::ZERO) } else { self.wait }

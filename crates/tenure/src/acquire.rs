@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::backend::{Answer, Backend};
-use crate::backoff::Attempts;
+use crate::backoff::{Attempts, Backoff};
 use crate::bid::Bid;
 use crate::claim::Claim;
 use crate::client::Client;
@@ -33,40 +33,126 @@ pub(crate) enum Outcome {
     Busy(Box<Busy>),
 }
 
-/// Waits for a turn on the name, at most until `limit`.
-pub(crate) async fn acquire(
-    client: &Arc<Client>,
-    claim: &Arc<Claim>,
-    waits: bool,
-    limit: Option<Moment>,
-) -> Result<Outcome, Error> {
-    client.check_process()?;
-    // A loop of uncontended acquires must not starve the other tasks of its thread.
-    tokio::task::coop::consume_budget().await;
-    loop {
-        if let Some(outcome) = acquire_once(client, claim, waits, limit).await? {
-            return Ok(outcome);
+/// How long a task waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// It waits while the name is held.
+    pub(crate) waits: bool,
+    /// Until then at the most.
+    pub(crate) limit: Option<Moment>,
+    /// How long the store may be out of reach, if that was said.
+    pub(crate) max_outage: Option<Duration>,
+}
+
+impl Patience {
+    /// How long a task that has not reached the store yet goes on trying (decision 0038).
+    fn at_first(&self) -> Duration {
+        match (self.waits, self.max_outage, self.limit) {
+            (true, Some(max_outage), _) => max_outage,
+            (true, None, Some(_)) => Duration::MAX,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// How long one that stands in the queue goes on without an answer. A limit ends the wait by itself.
+    fn in_queue(&self, ttl: Duration) -> Duration {
+        match self.limit {
+            Some(_) => self.max_outage.unwrap_or(Duration::MAX),
+            None => self.max_outage.unwrap_or(ttl),
         }
     }
 }
 
-/// The same; `None` when the store's answer was read too late to be of use, as after the machine slept.
+/// Waits for a turn on the name.
+pub(crate) async fn acquire(
+    client: &Arc<Client>,
+    claim: &Arc<Claim>,
+    patience: Patience,
+) -> Result<Outcome, Error> {
+    client.check_process()?;
+    // A loop of uncontended acquires must not starve the other tasks of its thread.
+    tokio::task::coop::consume_budget().await;
+    let mut trials = None;
+    loop {
+        let error = match acquire_once(client, claim, patience).await {
+            Ok(outcome) => return Ok(outcome),
+            Err(Ended::TooLate) => continue,
+            Err(Ended::GaveUp(error)) => return Err(error),
+            Err(Ended::Failed(error)) => error,
+        };
+        if !error.is_transient() || patience.at_first().is_zero() {
+            return Err(error);
+        }
+        Box::pin(pause(client, patience, &mut trials, error)).await?;
+    }
+}
+
+/// Waits before a task that could not reach the store tries again.
+///
+/// # Errors
+/// When its patience is over: why the store was out of reach.
+async fn pause(
+    client: &Client,
+    patience: Patience,
+    trials: &mut Option<Trials>,
+    error: Error,
+) -> Result<(), Error> {
+    let now = client.clock.now();
+    let trials = trials.get_or_insert_with(|| Trials { since: now, backoff: Backoff::new(), why: None });
+    let give_up = (trials.since + patience.at_first()).min(patience.limit.unwrap_or(Moment::FAR));
+    // An attempt whose time was over says less than the one before it, whose time was not.
+    let error = trials.why.take().filter(|_| now >= give_up).unwrap_or(error);
+    let again = now + trials.backoff.pause();
+    client.clock.sleep_until(again.min(give_up)).await;
+    client.check_process()?;
+    if again >= give_up {
+        return Err(error);
+    }
+    trials.why = Some(error);
+    Ok(())
+}
+
+/// The attempts of a task that has not reached the store yet.
+struct Trials {
+    since: Moment,
+    backoff: Backoff,
+    /// Why the last one failed.
+    why: Option<Error>,
+}
+
+/// Why an attempt ended without an outcome.
+enum Ended {
+    /// The store's answer was read too late to be of use, as after the machine slept.
+    TooLate,
+    /// It may be tried again, if the error is one that passes.
+    Failed(Error),
+    /// The task has no time or patience left.
+    GaveUp(Error),
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        Ended::Failed(error)
+    }
+}
+
 async fn acquire_once(
     client: &Arc<Client>,
     claim: &Arc<Claim>,
-    waits: bool,
-    limit: Option<Moment>,
-) -> Result<Option<Outcome>, Error> {
+    patience: Patience,
+) -> Result<Outcome, Ended> {
+    let Patience { waits, limit, .. } = patience;
     let session = match client.opened_before() {
         Some(backend) => backend.session(),
         None => Box::pin(connect(client, limit)).await?.session(),
     };
     let waker = std::future::poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-    let (name, seat) = (&claim.name, Seat::new(Arc::clone(claim), waits, waker));
+    let max_outage = patience.in_queue(claim.terms.ttl);
+    let (name, seat) = (&claim.name, Seat::new(Arc::clone(claim), waits, max_outage, waker));
     let mut sitting =
         Sitting { client, name, seat, bid: None, asked_until: None, is_seated: false, is_watched: false };
     match client.table.lock().sit(name, &sitting.seat, session)? {
-        Sit::Refused(busy) => return Ok(Some(Outcome::Busy(Box::new(busy)))),
+        Sit::Refused(busy) => return Ok(Outcome::Busy(Box::new(busy))),
         Sit::Wait { asked_until } => {
             sitting.is_seated = true;
             sitting.is_watched = true;
@@ -85,12 +171,12 @@ async fn acquire_once(
     // Asking the store is boxed: most turns of a contended name never come here, and their futures stay small.
     if sitting.bid.is_some() {
         match Box::pin(sitting.ask(limit)).await? {
-            Asked::Answered(outcome) => return Ok(Some(outcome)),
-            Asked::TooLate => return Ok(None),
+            Asked::Answered(outcome) => return Ok(outcome),
+            Asked::TooLate => return Err(Ended::TooLate),
             Asked::MustWait => {}
         }
     }
-    sitting.wait(limit).await.map(Some)
+    sitting.wait(limit).await
 }
 
 /// What became of a task that asked the store.
@@ -196,7 +282,7 @@ impl Sitting<'_> {
     }
 
     /// Waits to be called.
-    async fn wait(&mut self, limit: Option<Moment>) -> Result<Outcome, Error> {
+    async fn wait(&mut self, limit: Option<Moment>) -> Result<Outcome, Ended> {
         // A task that came straight here is known by the waker of this very poll.
         let mut is_watched = self.is_watched;
         if self.asked_until.is_some() {
@@ -215,21 +301,22 @@ impl Sitting<'_> {
         self.is_seated = false;
         let call = match call {
             Some(call) => call,
-            None if !self.client.is_here() => return Err(Error::forked()),
+            None if !self.client.is_here() => return Err(Error::forked().into()),
             None => {
                 // Who holds the name is known as long as somebody waits for it: read before this task is gone.
                 let mut table = self.client.table.lock();
                 let in_vain = table.in_vain(self.name);
                 table.unsit(self.name, &self.seat).unwrap_or_else(|| match in_vain {
                     Ok(busy) => Call::Busy(Box::new(busy)),
-                    Err(error) => Call::Failed(error),
+                    Err(error) => Call::GaveUp(error),
                 })
             }
         };
         match call {
             Call::Turn(turn) => Ok(Outcome::Turn(turn)),
             Call::Busy(busy) => Ok(Outcome::Busy(busy)),
-            Call::Failed(error) => Err(error),
+            Call::Failed(error) => Err(Ended::Failed(error)),
+            Call::GaveUp(error) => Err(Ended::GaveUp(error)),
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct Seat {
     pub(crate) claim: Arc<Claim>,
     /// Whether it waits when the name is held.
     pub(crate) waits: bool,
+    /// How long it stays in the queue while the store does not answer.
+    max_outage: Duration,
     slot: Mutex<Slot>,
 }
 
@@ -64,12 +66,14 @@ pub(crate) enum Call {
     Turn(Turn),
     Busy(Box<Busy>),
     Failed(Error),
+    /// It waited for as long as it meant to.
+    GaveUp(Error),
 }
 
 impl Seat {
     /// A seat whose task is woken when it is called.
-    pub(crate) fn new(claim: Arc<Claim>, waits: bool, waker: Waker) -> Arc<Self> {
-        Arc::new(Seat { claim, waits, slot: Mutex::new(Slot::Waiting(Some(waker))) })
+    pub(crate) fn new(claim: Arc<Claim>, waits: bool, max_outage: Duration, waker: Waker) -> Arc<Self> {
+        Arc::new(Seat { claim, waits, max_outage, slot: Mutex::new(Slot::Waiting(Some(waker))) })
     }
 
     /// Answers the task. The caller wakes it once no lock is held.
@@ -219,6 +223,14 @@ impl Cohort {
     pub(crate) fn fail_all(&mut self, error: &Error, after: &mut After) {
         let seats = self.seats.drain(..);
         after.wake(seats.filter_map(|seat| seat.call(Call::Failed(error.clone()))));
+    }
+
+    /// Answers those that do not wait for a store that has not answered for so long.
+    pub(crate) fn fail_impatient(&mut self, outage: Duration, error: &Error, after: &mut After) {
+        let (patient, impatient) = self.seats.drain(..).partition(|seat| outage < seat.max_outage);
+        self.seats = patient;
+        let impatient: VecDeque<Arc<Seat>> = impatient;
+        after.wake(impatient.iter().filter_map(|seat| seat.call(Call::GaveUp(error.clone()))));
     }
 
     /// Answers those that do not wait.

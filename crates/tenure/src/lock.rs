@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::{self, Outcome};
+use crate::acquire::{self, Outcome, Patience};
 use crate::bid::Bid;
 use crate::claim::Claim;
 use crate::client::Client;
@@ -50,12 +50,14 @@ pub struct Lock {
     pub(crate) client: Arc<Client>,
     /// An error is kept for the verbs.
     claim: Result<Arc<Claim>, Error>,
+    /// Not part of the claim: tasks that differ in it share a lease.
+    max_outage: Option<Duration>,
 }
 
 impl Lock {
     pub(crate) fn new(client: Arc<Client>, name: &str, terms: Terms) -> Self {
         let claim = Name::new(name).map(|name| Arc::new(Claim { name, terms, label: Arc::default() }));
-        Lock { client, claim }
+        Lock { client, claim, max_outage: None }
     }
 
     fn with(mut self, change: impl FnOnce(&mut Claim)) -> Self {
@@ -86,11 +88,41 @@ impl Lock {
         self.with(|claim| claim.terms.renewed = false)
     }
 
+    /// How long a wait goes on while the store can't be reached. It counts from the first request that fails, and starts again after every
+    /// answer. [`try_acquire`](Self::try_acquire) and [`take_over`](Self::take_over), which don't wait, ignore it.
+    ///
+    /// | | the store can't be reached at first | it goes away during the wait |
+    /// |---|---|---|
+    /// | [`acquire`](Self::acquire), [`run`](Self::run) | error at once | error after one ttl |
+    /// | [`try_acquire_for`](Self::try_acquire_for), [`try_run_for`](Self::try_run_for) | error when `limit` is over | error when `limit` is over |
+    /// | any of them with `max_outage` | error after `max_outage` | error after `max_outage` |
+    ///
+    /// A task that stands in the queue keeps its place through an outage, on a server that kept its data or not. A task that first reaches the
+    /// store after an outage joins at the end.
+    ///
+    /// # Examples
+    /// Wait for the name for as long as it takes, through outages of up to ten minutes each:
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # use std::time::Duration;
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// let lock = domain.lock("orders/42").max_outage(Duration::from_secs(600));
+    /// let guard = lock.acquire().await?;
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn max_outage(mut self, max_outage: Duration) -> Self {
+        self.max_outage = Some(max_outage);
+        self
+    }
+
     /// Waits until the name is ours, however long that takes.
     ///
     /// # Errors
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached: at once when that is known, and after one ttl
-    /// for those who waited already. [`Forked`](crate::ErrorKind::Forked) in a forked child of a process that used the domain. [`Invalid`](crate::ErrorKind::Invalid) for a bad name or option, [`Closed`](crate::ErrorKind::Closed) after
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if the store can't be reached: at once for a new call, and after one ttl without an answer
+    /// for a task that waits in the queue; [`max_outage`](Self::max_outage) changes both. [`Forked`](crate::ErrorKind::Forked) in a forked child of a process that used the domain. [`Invalid`](crate::ErrorKind::Invalid) for a bad name or option, [`Closed`](crate::ErrorKind::Closed) after
     /// [`close`](crate::Domain::close); on a [lazy](crate::Domain::lazy) domain, whatever opening it says.
     ///
     /// # Cancel safety
@@ -108,7 +140,7 @@ impl Lock {
     /// ```
     pub async fn acquire(&self) -> Result<Guard, Error> {
         let claim = self.claim()?;
-        match acquire::acquire(&self.client, claim, true, None).await? {
+        match acquire::acquire(&self.client, claim, self.patience(true, None)).await? {
             Outcome::Turn(turn) => Ok(self.guard(claim, turn)),
             Outcome::Busy(_) => unreachable!("a task that waits without a limit is never told busy"),
         }
@@ -137,10 +169,12 @@ impl Lock {
         self.attempt(false, None).await
     }
 
-    /// Waits for the name, but not longer than `limit`; zero means not to wait at all.
+    /// Waits for the name, but not longer than `limit`; zero means not to wait at all. An outage of the store does not end the wait early,
+    /// unless [`max_outage`](Self::max_outage) says so.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire). That the time is up is no error.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if the store can't be reached when the time is up; else as [`acquire`](Self::acquire).
+    /// If the name is still held when the time is up, that is not an error.
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
@@ -196,9 +230,13 @@ impl Lock {
         seize::seize(&self.client, claim, op).await
     }
 
+    fn patience(&self, waits: bool, limit: Option<Moment>) -> Patience {
+        Patience { waits, limit, max_outage: self.max_outage }
+    }
+
     async fn attempt(&self, waits: bool, limit: Option<Moment>) -> Result<Attempt, Error> {
         let claim = self.claim()?;
-        match acquire::acquire(&self.client, claim, waits, limit).await? {
+        match acquire::acquire(&self.client, claim, self.patience(waits, limit)).await? {
             Outcome::Turn(turn) => Ok(Attempt::Acquired(self.guard(claim, turn))),
             Outcome::Busy(busy) => {
                 self.client.table.lock().metrics.busy += 1;

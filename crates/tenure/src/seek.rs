@@ -123,18 +123,17 @@ impl Seek {
                 Err(error) if error.is_transient() && self.client.opened().is_spent(&self.bid.token) => {
                     Next::Leave
                 }
-                // A waiter outlasts an outage of one ttl.
-                Err(error)
-                    if error.is_transient()
-                        && self.client.clock.now() < failing_since.unwrap_or(asked) + terms.ttl =>
-                {
+                // Each task knows how long an outage it waits out. The place in the queue is kept for those that do.
+                Err(error) if error.is_transient() => {
                     // One request that breaks off is no news.
-                    if failing_since.replace(failing_since.unwrap_or(asked)).is_some()
-                        || !error.is_worth_asking_again()
-                    {
-                        self.client.table.lock().seek_troubled(&self.name, &self.bid, error);
-                    }
-                    Next::Sleep(self.client.clock.now() + backoff.pause())
+                    let is_news = failing_since.is_some() || !error.is_worth_asking_again();
+                    let now = self.client.clock.now();
+                    let outage = now.since(*failing_since.get_or_insert(asked));
+                    let (name, bid) = (&self.name, &self.bid);
+                    let is_waited_for = self.client.change(|table, after| {
+                        table.seek_troubled(name, bid, outage, &error, is_news, after)
+                    });
+                    if is_waited_for { Next::Sleep(now + backoff.pause()) } else { Next::Leave }
                 }
                 Err(error) => Next::Fail(error),
             };

@@ -63,10 +63,11 @@ impl Wait<'_> {
     /// Those of [`Lock::acquire`].
     pub(crate) async fn acquire(&self, screen: &Screen) -> Result<Outcome, Error> {
         let begun = Instant::now();
+        let lock = self.patience.through_outages(self.lock);
         let acquiring = pin!(async {
             match self.patience.limit() {
-                Some(limit) => self.lock.try_acquire_for(limit).await,
-                None => self.lock.acquire().await.map(Attempt::Acquired),
+                Some(limit) => lock.try_acquire_for(limit).await,
+                None => lock.acquire().await.map(Attempt::Acquired),
             }
         });
         let _erased = screen.erased_at_end();

@@ -74,6 +74,9 @@ macro_rules! each_conformance_case {
                 it_recovers_without_a_restart: [CutOff];
                 a_failed_acquire_leaves_nothing_behind: [CutOff];
                 a_waiter_learns_of_a_long_outage: [CutOff];
+                a_wait_with_a_limit_outlasts_an_outage: [Fifo, CutOff];
+                a_call_with_a_limit_waits_for_the_store: [CutOff];
+                each_waiter_outlasts_the_outage_that_it_said: [CutOff];
                 a_waiter_that_comes_back_has_its_place: [Fifo, CutOff];
                 a_grant_that_was_not_heard_goes_to_the_next: [Fifo, CutOff];
                 a_wait_with_a_limit_ends_in_an_outage_too: [CutOff];

@@ -35,7 +35,7 @@ pub(super) async fn a_store_out_of_reach_is_one_typed_error(f: &impl Fixture) {
     let lock = lock(&a).ttl(4 * SHORT);
     is_unavailable(drive(f, lock.acquire()).await);
     is_unavailable(drive(f, lock.try_acquire()).await);
-    is_unavailable(drive(f, lock.try_acquire_for(LONG)).await);
+    is_unavailable(drive(f, lock.try_acquire_for(SHORT)).await);
     is_unavailable(drive(f, lock.run(async |_| ())).await);
     is_unavailable(drive(f, lock.take_over()).await);
     is_unavailable(drive(f, domain.inspect(NAME)).await);
@@ -85,6 +85,78 @@ pub(super) async fn a_waiter_learns_of_a_long_outage(f: &impl Fixture) {
     eventually(f, async || queue(a.domain()).await.is_empty()).await;
     b.reconnect().await;
     drop(guard);
+    is_free(f, a.domain()).await;
+}
+
+/// Is out of reach of the store for longer than `ttl`.
+async fn sits_out(f: &impl Fixture, client: &impl Client, ttl: Duration) {
+    client.cut_off().await;
+    f.let_pass(3 * ttl).await;
+    client.reconnect().await;
+}
+
+// R0.5, R1.1: a limit is the time that the caller has, whatever the reason for the wait; the place in the queue is kept.
+pub(super) async fn a_wait_with_a_limit_outlasts_an_outage(f: &impl Fixture) {
+    let (a, b, c) = (f.client().await, f.client().await, f.client().await);
+    let guard = hold(&a).await;
+    let waiting = b.domain().lock(NAME).ttl(SHORT).label("b");
+    let first = tokio::spawn(async move { waiting.try_acquire_for(LONG).await });
+    eventually(f, async || queue(a.domain()).await == ["b"]).await;
+    let second = enqueue(f, &c, "c").await;
+    sits_out(f, &b, SHORT).await;
+    assert!(!first.is_finished(), "it gave up");
+    eventually(f, async || queue(a.domain()).await == ["b", "c"]).await;
+    drop(guard);
+    let guard = drive(f, first).await.expect("no panic").expect("no error").ok().expect("to be granted");
+    assert!(!second.is_finished());
+    drop(guard);
+    drop(granted(f, second).await);
+}
+
+// R0.5: the same for one that comes while the store is away.
+pub(super) async fn a_call_with_a_limit_waits_for_the_store(f: &impl Fixture) {
+    let a = f.client().await;
+    hold(&a).await.release().await.expect("to release");
+    for max_outage in [None, Some(LONG)] {
+        a.cut_off().await;
+        let waiting = a.domain().lock(NAME).ttl(SHORT);
+        let waiting = max_outage.map_or(waiting.clone(), |max_outage| waiting.max_outage(max_outage));
+        let waiter = tokio::spawn(async move {
+            match max_outage {
+                Some(_) => waiting.acquire().await.map(Some),
+                None => waiting.try_acquire_for(LONG).await.map(Attempt::ok),
+            }
+        });
+        f.let_pass(3 * SHORT).await;
+        assert!(!waiter.is_finished(), "it gave up");
+        a.reconnect().await;
+        let guard = drive(f, waiter).await.expect("no panic").expect("no error");
+        guard.expect("it is free").release().await.expect("to release");
+    }
+    is_free(f, a.domain()).await;
+}
+
+// R0.5: how long an outage is waited out can be said, with a limit and without one, and for each task of a client by itself.
+pub(super) async fn each_waiter_outlasts_the_outage_that_it_said(f: &impl Fixture) {
+    let (a, b) = (f.client().await, f.client().await);
+    let guard = hold(&a).await;
+    let [patient, hasty, limited] = ["b", "hasty", "limited"].map(|label| lock(&b).label(label));
+    let patient = tokio::spawn(async move { patient.max_outage(LONG).acquire().await });
+    eventually(f, async || queue(a.domain()).await == ["b"]).await;
+    let hasty = tokio::spawn(async move { hasty.max_outage(SHORT).acquire().await });
+    let limited = tokio::spawn(async move { limited.max_outage(SHORT).try_acquire_for(LONG).await });
+    eventually(f, async || b.domain().metrics().waiting == 3).await;
+    b.cut_off().await;
+    is_unavailable(drive(f, hasty).await.expect("no panic"));
+    is_unavailable(drive(f, limited).await.expect("no panic"));
+    // Also for one that comes during the outage.
+    let late = b.domain().lock("another").max_outage(SHORT);
+    is_unavailable(drive(f, late.acquire()).await);
+    assert!(!patient.is_finished(), "it gave up");
+    b.reconnect().await;
+    eventually(f, async || queue(a.domain()).await == ["b"]).await;
+    drop(guard);
+    drop(drive(f, patient).await.expect("no panic").expect("to be granted in the end"));
     is_free(f, a.domain()).await;
 }
 

@@ -1,6 +1,7 @@
 //! A background task seeks a lease for the cohort: what an answer, or a push, means for it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{After, Table};
 use crate::backend::Grant;
@@ -46,13 +47,29 @@ impl Table {
         }
     }
 
-    /// The store can't be reached for now.
-    pub(crate) fn seek_troubled(&mut self, name: &Name, bid: &Bid, error: Error) {
-        if let Some(Cohort { phase: Phase::Seeking(seeking), .. }) = self.cohorts.get_mut(name)
-            && seeking.bid.token == bid.token
-        {
-            seeking.trouble = Some(error);
+    /// The store has not been reached for `outage`. False when nobody waits for it any longer.
+    pub(crate) fn seek_troubled(
+        &mut self,
+        name: &Name,
+        bid: &Bid,
+        outage: Duration,
+        error: &Error,
+        is_news: bool,
+        after: &mut After,
+    ) -> bool {
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return false;
+        };
+        match &mut cohort.phase {
+            Phase::Seeking(seeking) if seeking.bid.token == bid.token => {
+                if is_news {
+                    seeking.trouble = Some(error.clone());
+                }
+            }
+            _ => return false,
         }
+        cohort.fail_impatient(outage, error, after);
+        !cohort.seats.is_empty()
     }
 
     /// The bid is in the store's queue, or was refused by it.

@@ -216,3 +216,83 @@ fn what_too_few_replicas_know_of_is_given_back() {
         assert!(place.inspect("name").holder.is_none(), "after {args:?}");
     }
 }
+
+/// The labels of those who wait for `name`, in order.
+fn queue(place: &Place) -> Vec<String> {
+    place.inspect("name").waiters.iter().map(|waiter| waiter.owner.label().to_owned()).collect()
+}
+
+/// While the server is away for longer than the ttl of those who wait, those who said so keep their places, and one that comes joins them.
+fn waits_out(begin: impl FnOnce(&RedisServer), end: impl FnOnce(&RedisServer)) {
+    let place = Place::on(RedisServer::builder().aof_always().start());
+    let holder = place.start_script(&["--ttl", "1h"], "echo $$ > pid; while ! [ -e go ]; do sleep .02; done");
+    place.pid("pid");
+    let run = |label, options: &[&str]| {
+        let line = format!("echo {label} >> order");
+        let given = ["--ttl", "1s", "--label", label, "name", "-c", &line];
+        place.start(&[&["run"], options, &given].concat())
+    };
+    let first = run("first", &["--wait", "10m"]);
+    place.await_queue(1);
+    let second = run("second", &["--max-outage", "10m"]);
+    place.await_queue(2);
+    let hasty = run("hasty", &[]);
+    place.await_queue(3);
+    begin(place.server());
+    let done = hasty.finish();
+    assert_eq!(done.code, 69, "it outlasts one ttl: {done:?}");
+    let late = run("late", &["--wait", "10m"]);
+    let cut_short = run("never", &["--wait", "10m", "--max-outage", "1s"]).finish();
+    assert_eq!(cut_short.code, 69, "{cut_short:?}");
+    end(place.server());
+    eventually("they are back in their places", || queue(&place) == ["first", "second", "late"]);
+    fs::write(place.path("go"), "").unwrap();
+    for running in [holder, first, second, late] {
+        let done = running.finish();
+        assert_eq!(done.code, 0, "{done:?}");
+    }
+    assert_eq!(place.read("order"), "first\nsecond\nlate\n");
+    eventually("nothing is left", || place.leftovers().is_empty());
+}
+
+// R0.5, R1.1
+#[test]
+fn a_killed_server_that_comes_back_ends_no_wait_with_a_limit() {
+    waits_out(RedisServer::kill, RedisServer::restart);
+}
+
+// R0.5, R1.1
+#[test]
+fn a_stopped_server_that_comes_back_ends_no_wait_with_a_limit() {
+    waits_out(RedisServer::stop, RedisServer::cont);
+}
+
+// R0.5: the limit holds for an outage as for a name that is held, and the exit code says which of them it was.
+#[test]
+fn a_limit_is_kept_while_the_server_is_away() {
+    for away in [RedisServer::kill, RedisServer::stop] {
+        let place = Place::on_redis();
+        let holder = place.start_script(&["--ttl", "1h"], "echo $$ > pid; sleep 1000");
+        place.pid("pid");
+        let limit = Duration::from_secs(4);
+        let args = ["run", "--ttl", "1s", "-E", "7", "-w", "4s", "name", "touch", "ran"];
+        let begun = Instant::now();
+        let waiting = place.start(&args);
+        place.await_queue(1);
+        away(place.server());
+        let coming = (Instant::now(), place.start(&args));
+        for (begun, running) in [(begun, waiting), coming] {
+            let done = running.finish();
+            assert_eq!((done.code, done.stdout.as_str()), (69, ""), "{done:?}");
+            assert!(begun.elapsed() >= limit, "after {:?}: {done:?}", begun.elapsed());
+            assert!(begun.elapsed() < Duration::from_secs(20), "after {:?}: {done:?}", begun.elapsed());
+            let why = done.stderr.lines().last().unwrap();
+            let is_told = ["can't be reached", "did not answer"].iter().any(|told| why.contains(told));
+            assert!(why.starts_with("tenure: ") && is_told, "{done:?}");
+        }
+        assert!(!place.path("ran").exists());
+        holder.signal(Signal::KILL);
+        assert_eq!(holder.finish().code, -1);
+        eventually("the command is gone", || place.is_lifeless());
+    }
+}
