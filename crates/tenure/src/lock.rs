@@ -97,8 +97,8 @@ impl Lock {
     /// | [`try_acquire_for`](Self::try_acquire_for), [`try_run_for`](Self::try_run_for) | error when `limit` is over | error when `limit` is over |
     /// | any of them with `max_outage` | error after `max_outage` | error after `max_outage` |
     ///
-    /// A task that stands in the queue keeps its place through an outage, on a server that kept its data or not. A task that first reaches the
-    /// store after an outage joins at the end.
+    /// A task that stands in the queue comes back to its place after the outage, if the name is still held then. If the name became free during the
+    /// outage, the first waiter that reaches the store gets it. A call that came during the outage joins the queue at the end.
     ///
     /// # Examples
     /// Wait for the name for as long as it takes, through outages of up to ten minutes each:
