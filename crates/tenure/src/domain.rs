@@ -26,8 +26,9 @@ const MOST_LOOKS_AT_ONCE: usize = 256;
 /// An examination takes some round trips, and longer where pushes do not come.
 const LONGEST_EXAMINATION: Duration = Duration::from_secs(20);
 
-/// How long `close` waits for work under `run` to stop and give its name back.
-const LONGEST_STOP: Duration = Duration::from_secs(2);
+/// How long `close` waits for work under `run` to stop and give its name back. More than a release may take: one that was not answered goes on in the
+/// background, and is waited for there.
+const LONGEST_STOP: Duration = Duration::from_secs(3);
 
 /// A store of names, opened from a URL. Cheap to clone; all clones share one connection and one keeper.
 ///
@@ -439,7 +440,7 @@ impl Domain {
     /// | a task that waits for a name | it has the error [`Closed`](crate::ErrorKind::Closed), and has left the queue |
     /// | a guard that you still have | it is lost, with [`Closed`](crate::LossKind::Closed). **Its name is not released**, because you may still be at work: release or drop the guard before you close |
     ///
-    /// Work under `run` gets 2 s to reach its next await and to release its name. If the store does not answer, `close` tries until the leases have
+    /// Work under `run` gets 3 s to reach its next await and to release its name. If the store does not answer, `close` tries until the leases have
     /// expired: up to one ttl. To end sooner, put a `tokio::time::timeout` around it.
     ///
     /// In a forked child this does nothing: the domain is its parent's.
