@@ -22,7 +22,7 @@ use crate::ticket::Ticket;
 /// # Drop
 /// Dropping never blocks and never panics, and works outside a runtime and on panic. On `memory:` and `file:` the name is released at once, and
 /// the end of the process frees it in any case. On a server, the release is a task in the background, on the runtime. If the runtime ends before the task does, as when `main`
-/// returns, **the name stays held until its ttl is over**: await [`Domain::close`](crate::Domain::close#shutdown) first. Prefer
+/// returns, **the name stays held until its ttl is over**: await [`Domain::close`](crate::Domain::close) first. Prefer
 /// [`release`](Self::release), which waits for the store and says what became of the lease.
 ///
 /// # In a forked child

@@ -31,7 +31,7 @@
 //! # Dropping and cancelling
 //! Every future of this crate can be dropped at any time; each says what that does under *Cancel safety*. Every guard can be dropped
 //! anywhere, also outside a runtime. What a drop leaves to be done in the background ends with the runtime: await [`Domain::close`] before `main`
-//! returns, as in [its recipe](Domain::close#shutdown).
+//! returns, as in [its recipe](Domain::close).
 //!
 //! # Testing your own code
 //! [`testing`] has a store whose time you move, and whose clients you can cut off.

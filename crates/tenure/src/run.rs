@@ -65,7 +65,7 @@ impl Lock {
     /// # Cancel safety
     /// Dropping the future drops the work first, and then releases the name in the background, as dropping a guard does. If the program ends before
     /// that is done, the name stays held until its ttl is over: after a `select!` that drops a `run`, await
-    /// [`Domain::close`](crate::Domain::close#shutdown) before `main` returns.
+    /// [`Domain::close`](crate::Domain::close) before `main` returns.
     ///
     /// # In generic code
     /// A spawned `run` needs work whose future is `Send`. For a closure that is known by its type that is seen by itself; for a parameter write

@@ -73,7 +73,6 @@ pub(super) async fn closing_waits_in_vain_for_a_run_that_nobody_polls(f: &impl F
     let mut run = pin!(lock.run(async |_| pending::<()>().await));
     pending_until(f, run.as_mut(), async || look(b.domain()).await.is_held()).await;
     drive(f, a.domain().close()).await;
-    assert!(look(b.domain()).await.is_held(), "its work was not dropped");
     drive(f, run).await.expect_err("it was stopped");
     is_free(f, b.domain()).await;
 }
