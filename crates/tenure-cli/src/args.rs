@@ -85,7 +85,7 @@ pub(crate) struct Patience {
     )]
     wait: Option<Duration>,
 
-    /// How long to wait for a store that is away [default: all of --wait]
+    /// How long to wait out an outage of the store [default: --wait]
     #[arg(
         long,
         value_name = "DURATION",

@@ -106,12 +106,14 @@ fn a_private_tmp_is_warned_of() {
     let own = place.path("systemd-private-0123-app.service-AbCd/tmp");
     fs::create_dir_all(&own).unwrap();
     fs::set_permissions(&own, fs::Permissions::from_mode(0o1777)).unwrap();
-    let mounts = format!("mount --bind {} /tmp; cd /tmp", own.display());
-    let url = "file:///tmp/locks";
-    let run = after(&place, &mounts, &[TENURE, "run", "--url", url, "name", "--", "true"]);
+    fs::write(own.join("tenure"), "").unwrap();
+    // The program may be in the /tmp that is hidden then.
+    let mounts = format!("mount --bind {TENURE} {0}/tenure; mount --rbind {0} /tmp; cd /tmp", own.display());
+    let (tenure, url) = ("/tmp/tenure", "file:///tmp/locks");
+    let run = after(&place, &mounts, &[tenure, "run", "--url", url, "name", "--", "true"]);
     assert!(run.status.success(), "{}", stderr(&run));
     assert!(stderr(&run).contains("private /tmp"), "{}", stderr(&run));
-    let doctor = after(&place, &mounts, &[TENURE, "doctor", "--url", url]);
+    let doctor = after(&place, &mounts, &[tenure, "doctor", "--url", url]);
     let found = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(found.contains("private /tmp"), "{found}");
     // What is shared with it from outside is not private.
@@ -121,6 +123,6 @@ fn a_private_tmp_is_warned_of() {
         "exec 3<{}; {mounts}; mkdir -m 700 /tmp/shared; mount --bind /proc/self/fd/3 /tmp/shared",
         shared.display()
     );
-    let run = after(&place, &mounts, &[TENURE, "run", "--url", "file:///tmp/shared", "name", "--", "true"]);
+    let run = after(&place, &mounts, &[tenure, "run", "--url", "file:///tmp/shared", "name", "--", "true"]);
     assert_eq!((run.status.code(), &*stderr(&run)), (Some(0), ""));
 }

@@ -216,7 +216,7 @@ impl Directory {
             Some(group) if sharing::is_usable_by(group, &stat) => Ok(fd),
             Some(_) => Err(Errno::ACCESS),
             None if stat.st_uid == rustix::process::geteuid().as_raw() => Ok(fd),
-            None => Err(Errno::ILSEQ),
+            None => Err(Errno::PERM),
         }
     }
 
@@ -279,8 +279,9 @@ impl Directory {
         let _ = unlinkat(&self.fd, name, AtFlags::empty());
     }
 
+    /// Whether something has this name. When that can't be known, it has: a directory that may not be searched for a while has lost nothing.
     pub(super) fn has(&self, name: &str) -> bool {
-        rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        !matches!(rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
     }
 
     /// What it means that the directory could not be used.
@@ -302,6 +303,16 @@ impl Directory {
             if let Some(error) = sharing::stranger(&self.path, group) {
                 return error;
             }
+        }
+        if error == Errno::PERM {
+            return Error::new(
+                ErrorKind::Denied,
+                format!(
+                    "{} belongs to another user, who may be using it; restore the owner and the mode of {}, or use another directory",
+                    self.path.join(name).display(),
+                    self.path.display()
+                ),
+            );
         }
         trouble(&self.path.join(name), done, error)
     }

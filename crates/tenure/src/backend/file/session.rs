@@ -8,7 +8,7 @@
 //! A session becomes visible, by a rename, when it is locked. It is dead when it can be locked by another, and when nobody holds its
 //! lifeline either: a file under a lock that does live by its descriptors, and so in every process that they were given to.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
@@ -178,7 +178,7 @@ fn is_unlocked(dir: &Directory, name: &str) -> bool {
 fn is_cut(dir: &Directory, id: &SessionId) -> bool {
     match dir.open_file(&lifeline_name(id)) {
         Ok(None) => true,
-        Ok(Some(file)) => !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
+        Ok(Some(file)) => file.try_lock_shared().is_ok(),
         Err(_) => false,
     }
 }

@@ -44,12 +44,16 @@ impl Held {
     }
 
     async fn is_refused(&self, what: &str) {
+        self.is_refused_as(ErrorKind::Protocol, what).await;
+    }
+
+    async fn is_refused_as(&self, kind: ErrorKind, what: &str) {
         let error = self.ask().await.unwrap_or_else(|| panic!("{what}: not noticed"));
-        assert_eq!(error.kind(), ErrorKind::Protocol, "{what}: {error}");
+        assert_eq!(error.kind(), kind, "{what}: {error}");
         assert!(error.to_string().contains(&stripe_file(NAME)), "{what}: {error}");
         let stranger = open(&self.scratch).await;
-        assert_eq!(stranger.inspect(NAME).await.unwrap_err().kind(), ErrorKind::Protocol, "{what}");
-        assert_eq!(stranger.list("").await.unwrap_err().kind(), ErrorKind::Protocol, "{what}");
+        assert_eq!(stranger.inspect(NAME).await.unwrap_err().kind(), kind, "{what}");
+        assert_eq!(stranger.list("").await.unwrap_err().kind(), kind, "{what}");
     }
 }
 
@@ -132,7 +136,7 @@ async fn something_else_in_place_of_a_stripe_is_an_error() {
     fs::remove_file(&held.file).unwrap();
     fs::copy(&aside, &held.file).unwrap();
     std::os::unix::fs::chown(&held.file, Some(12_345), None).unwrap();
-    held.is_refused("a file of another user").await;
+    held.is_refused_as(ErrorKind::Denied, "a file of another user").await;
     fs::remove_file(&held.file).unwrap();
     fs::rename(&aside, &held.file).unwrap();
     assert!(held.ask().await.is_none(), "it is there again");

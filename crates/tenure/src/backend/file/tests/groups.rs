@@ -300,3 +300,31 @@ fn a_file_of_another_group_is_refused_for_its_owner_too() {
     assert!(said.contains("can't be used by group"), "{said}");
     assert_eq!(fs::read(&planted).unwrap(), b"root's");
 }
+
+// S1: a session whose file can't be looked at lives. A directory that nobody may search for a while has lost nothing.
+#[test]
+fn what_cannot_be_looked_at_is_there() {
+    let scratch = shared();
+    let dir = Directory::open(Some(&scratch.store()), false).unwrap();
+    assert!(!dir.has("session-0123456789abcdef"), "it can be known");
+    assert!(dir.has(&"s".repeat(300)), "the kernel refuses to look");
+}
+
+// S1: nobody is led to remove what another user may be using.
+#[test]
+fn a_file_of_another_user_is_not_to_be_removed() {
+    let scratch = shared();
+    let mut alice = start(&scratch, ALICE, "077");
+    alice.tell(&take());
+    alice.expect_granted();
+    fs::set_permissions(scratch.store(), Permissions::from_mode(0o700)).unwrap();
+    let error = Directory::open(Some(&scratch.store()), false)
+        .and_then(|dir| dir.open_file(&format!("session-{}", session_of(&scratch, &alice))))
+        .unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Denied);
+    let said = error.to_string();
+    assert!(
+        said.contains("belongs to another user, who may be using it") && !said.contains("remove"),
+        "{said}"
+    );
+}
