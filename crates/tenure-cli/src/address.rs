@@ -124,7 +124,7 @@ fn find(asked: &args::Domain) -> Result<Located, Refused> {
     }
 }
 
-/// An empty value is most likely that of a variable which is not there, and whoever wrote it means no default.
+/// An empty value is most likely that of a variable which is not there, and its author means no default.
 fn not_empty<'a>(name: &str, value: &'a OsStr, otherwise: &str) -> Result<&'a OsStr, Refused> {
     if value.as_encoded_bytes().trim_ascii().is_empty() {
         return Err(Refused::usage(format!(

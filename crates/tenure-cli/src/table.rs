@@ -3,9 +3,9 @@
 //! On a terminal a line that is too wide is worse than one that is cut: so the widest of the columns that may be cut gives way first, until all fits.
 //! In a pipe nothing is cut.
 
-use std::io::{IsTerminal as _, stdout};
+use std::os::fd::AsFd;
 
-use rustix::termios::tcgetwinsize;
+use rustix::termios::{isatty, tcgetwinsize};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::text::cut;
@@ -24,12 +24,10 @@ pub(crate) enum Column {
     Number,
 }
 
-/// The width of the terminal on stdout; `None` when there is none, or it does not say.
-pub(crate) fn terminal_width() -> Option<usize> {
-    let stdout = stdout();
-    let size =
-        Some(&stdout).filter(|stdout| stdout.is_terminal()).and_then(|stdout| tcgetwinsize(stdout).ok());
-    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
+/// The width of the terminal that a stream leads to; `None` when that is none, or does not say.
+pub(crate) fn terminal_width(stream: impl AsFd) -> Option<usize> {
+    let size = tcgetwinsize(&stream).ok().filter(|_| isatty(stream))?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// The rows as lines, no wider than `width` where that can be.

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-use rustix::termios::{isatty, tcgetwinsize};
 use tenure::Owner;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -105,12 +104,6 @@ pub(crate) fn in_ascii(text: &str) -> String {
         }
     }
     plain
-}
-
-/// How many columns the terminal on stdout has; `None` when it is none, or does not say.
-pub(crate) fn columns() -> Option<usize> {
-    let size = tcgetwinsize(std::io::stdout()).ok().filter(|_| isatty(std::io::stdout()))?;
-    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// A text in lines of so many columns, broken at spaces. All but the first are indented, and `joint` stands before each break. A word that is too

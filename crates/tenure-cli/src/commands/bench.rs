@@ -28,7 +28,8 @@ use crate::exit_code;
 use crate::json;
 use crate::output::{self, say};
 use crate::sample::Sample;
-use crate::text::{columns, fine, folded, in_ascii, is_unicode};
+use crate::table::terminal_width;
+use crate::text::{fine, folded, in_ascii, is_unicode};
 
 /// The shortest turn: longer than the other process needs to ask again.
 const SHORTEST_TURN: Duration = Duration::from_millis(2);
@@ -201,12 +202,14 @@ fn block(measure: &str, what: &str, sample: &Sample) -> String {
             fine(longest)
         ),
     };
-    fold(&first) + &chart::bars(&sample.classes(), is_unicode(), columns())
+    fold(&first) + &chart::bars(&sample.classes(), is_unicode(), terminal_width(std::io::stdout()))
 }
 
 /// A line that a terminal does not break inside of a word.
 fn fold(line: &str) -> String {
-    columns().map_or_else(|| line.to_owned(), |columns| folded(line, columns, 0, 2, "")) + "\n"
+    terminal_width(std::io::stdout())
+        .map_or_else(|| line.to_owned(), |columns| folded(line, columns, 0, 2, ""))
+        + "\n"
 }
 
 /// How long it takes to acquire a name that nobody else wants.

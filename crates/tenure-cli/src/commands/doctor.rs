@@ -20,7 +20,8 @@ use crate::exit_code;
 use crate::json;
 use crate::output;
 use crate::sample::Sample;
-use crate::text::{columns, escaped, fine, folded, in_ascii, is_unicode};
+use crate::table::terminal_width;
+use crate::text::{escaped, fine, folded, in_ascii, is_unicode};
 
 /// The least columns for what was found, beside what was looked at.
 const NARROW: usize = 30;
@@ -86,7 +87,7 @@ impl Doctor {
             let conclusion = Conclusion::of(&lines);
             let text = match self.format.json {
                 true => objects(&lines, &conclusion),
-                false => shown(&lines, &conclusion, columns()),
+                false => shown(&lines, &conclusion, terminal_width(std::io::stdout())),
             };
             let printed = output::show("findings", &text);
             Ok(match (failed, conclusion.verdict) {

@@ -43,7 +43,7 @@ impl Ls {
             let text = if self.format.json {
                 names.iter().map(|seen| json::to_line(&json::Status::new(seen)) + "\n").collect()
             } else {
-                shown(&names, table::terminal_width())
+                shown(&names, table::terminal_width(std::io::stdout()))
             };
             Ok(output::show("list", &text).err().unwrap_or(0))
         })

@@ -357,7 +357,7 @@ fn a_password_in_a_file_that_others_can_read_is_warned_of() {
     assert_eq!(run(&url, 0o666, &[]), (0, format!("{}{writable}", readable.replace("644", "666"))));
 }
 
-/// No `tenure` in a command uses another domain than the one around it, unless it is told to.
+/// No `tenure` in a command uses another domain than the one around it, unless its caller says so.
 // R0.6
 #[test]
 fn a_tenure_in_the_command_uses_the_same_domain_or_none() {

@@ -1,4 +1,4 @@
-//! A process that is told to end while it works under a lock: its names are free when it is gone.
+//! A process that gets a signal to end while it works under a lock: its names are free when it is gone.
 
 use std::future::pending;
 use std::io::{BufRead, BufReader};

@@ -3,8 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use rustix::termios::tcgetwinsize;
-
+use crate::table::terminal_width;
 use crate::text::{is_dumb, is_unicode};
 
 const EVERY: Duration = Duration::from_millis(100);
@@ -26,8 +25,8 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new(what: &'static str, length: Duration) -> Self {
         let next = (std::io::stderr().is_terminal() && !is_dumb()).then_some(EVERY);
-        let columns = tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
-        let width = if columns == 0 { WIDTH } else { columns.saturating_sub(BESIDE).clamp(1, WIDTH) };
+        let width = terminal_width(std::io::stderr())
+            .map_or(WIDTH, |columns| columns.saturating_sub(BESIDE).clamp(1, WIDTH));
         Progress { what, length, next, is_unicode: is_unicode(), width }
     }
 

@@ -34,7 +34,7 @@ pub(crate) fn of_command(
     inherited.chain(own.into_iter().filter_map(|(name, value)| Some((name.into(), value?))))
 }
 
-/// What the command is told of the URL.
+/// What the command learns of the URL.
 fn of_url(run: &Run) -> Vec<(&'static str, Option<OsString>)> {
     // It was found before.
     let Ok(Located { text, source, .. }) = address::locate(&run.domain) else { return Vec::new() };

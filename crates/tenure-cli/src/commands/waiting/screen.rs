@@ -10,12 +10,13 @@ use std::cell::Cell;
 use std::convert::Infallible;
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
-use rustix::termios::{isatty, tcgetpgrp, tcgetwinsize};
+use rustix::termios::{isatty, tcgetpgrp};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::output::{is_quiet, write_at_once};
 use crate::sys;
+use crate::table::terminal_width;
 use crate::text::is_dumb;
 
 /// For a terminal that does not say.
@@ -99,8 +100,7 @@ impl Screen {
 
     /// How many columns a line may have. In the last one, some terminals go on to the next line.
     pub(super) fn width(&self) -> usize {
-        let columns = tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
-        if columns == 0 { USUAL_WIDTH - 1 } else { columns - 1 }
+        terminal_width(std::io::stderr()).unwrap_or(USUAL_WIDTH) - 1
     }
 
     /// Draws the line in place of the one before. It must not be wider than [`width`](Self::width).

@@ -141,7 +141,7 @@ async fn tls_with_an_authority_of_ones_own() {
     fails(&server, &plain_port, ErrorKind::Unavailable, &["without TLS"]).await;
 }
 
-/// As `openssl req -x509` makes them, unless it is told otherwise.
+/// As `openssl req -x509` makes them, without other options.
 // R0.6
 #[tokio::test]
 async fn tls_with_a_certificate_that_signed_itself() {
