@@ -2,8 +2,6 @@
 
 use std::time::Instant;
 
-use std::sync::atomic::Ordering;
-
 use super::*;
 use crate::ErrorKind;
 use crate::backend::file::directory::Directory;
@@ -133,24 +131,26 @@ fn hundreds_wait_with_few_descriptors() {
 }
 
 /// Whoever sweeps may take one that is just being born for left behind, at any step. In the same process a record lock excludes nobody:
-/// so this sweeper takes everyone for dead. It pauses for longer than a session takes to begin: one that never pauses may meet every attempt.
+/// so this sweeper takes everyone for dead. It sweeps once for each session that begins: one that sweeps all the time may meet every attempt.
 #[tokio::test]
 async fn one_that_is_swept_away_while_it_is_born_is_begun_again() {
     let scratch = Scratch::new();
     drop(open(&scratch).await);
-    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let (sessions, begun) = std::sync::mpsc::sync_channel(0);
     let dir = Directory::open(Some(&scratch.store()), false).unwrap();
     let nobody = 0;
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_done.load(Ordering::SeqCst) {
+        scope.spawn(move || {
+            for () in begun {
                 session::sweep(&dir, &dir.list().unwrap(), nobody);
-                std::thread::sleep(Duration::from_millis(1));
             }
         });
-        let opened = (0..3_000).map(|_| FileDomain::open(Some(scratch.store()), false, nowhere()).map(drop));
+        let opened = (0..3_000).map(|_| {
+            sessions.send(()).unwrap();
+            FileDomain::open(Some(scratch.store()), false, nowhere()).map(drop)
+        });
         let failed: Vec<_> = opened.filter_map(Result::err).collect();
-        is_done.store(true, Ordering::SeqCst);
+        drop(sessions);
         assert!(failed.is_empty(), "{failed:?}");
     });
 }
