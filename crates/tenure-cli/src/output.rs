@@ -23,7 +23,7 @@ use crate::stdout;
 use crate::text::{escaped, rough};
 
 pub(crate) use self::refusal::{busy, enclosing};
-pub(crate) use self::usage::usage;
+pub(crate) use self::usage::{WHERE_TICKETS_COME_FROM, usage};
 
 /// How long a command that is to be stopped runs on for what is said of it.
 const LONGEST_SPEECH: Duration = Duration::from_millis(2);

@@ -92,6 +92,9 @@ impl FromStr for Ticket {
         // The text is a secret: no message repeats it.
         let malformed = |what: &str| Error::invalid(format!("ticket {what}; give its whole text"));
         let decode = |field: &str| percent_decode_str(field).decode_utf8().map(|text| text.into_owned());
+        if text.trim().is_empty() {
+            return Err(malformed("is empty"));
+        }
         // A name that was given in place of a ticket is told how one begins.
         if text.trim().split('/').next() != Some(PREFIX) {
             return Err(malformed("does not start with `tenure1/`"));
@@ -166,6 +169,8 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");
             assert!(text.len() < 20 || !error.to_string().contains(text));
         }
+        let empty = "\n".parse::<Ticket>().unwrap_err();
+        assert_eq!(empty.to_string(), "ticket is empty; give its whole text");
     }
 
     // A store may end a lease that has more left than its token says.

@@ -47,7 +47,7 @@ impl TicketArgs {
     ) -> u8 {
         on_domain(&self.domain, async |domain| {
             let ticket = match self.read() {
-                Ok(ticket) => ticket?,
+                Ok(ticket) => ticket,
                 Err(code) => return Ok(code),
             };
             let Used { printed, had_ended, by } = work(domain, &ticket).await?;
@@ -59,23 +59,26 @@ impl TicketArgs {
         })
     }
 
-    /// The ticket; or the exit code, when it could not be read and that has been told.
-    fn read(&self) -> Result<Result<Ticket, Error>, u8> {
-        if self.ticket != "-" {
-            return Ok(self.ticket.parse());
-        }
-        let mut line = String::new();
-        match io::stdin().lock().take(LONGEST).read_line(&mut line) {
-            Ok(0) => {
-                say("ticket is missing: stdin is empty");
-                Err(exit_code::USAGE)
+    /// The ticket; or the exit code, when there is none and that has been said.
+    fn read(&self) -> Result<Ticket, u8> {
+        let refused = |why: String| {
+            output::failed(exit_code::USAGE, why);
+            output::failed(exit_code::USAGE, output::WHERE_TICKETS_COME_FROM);
+            exit_code::USAGE
+        };
+        let (text, empty) = if self.ticket == "-" {
+            let mut line = String::new();
+            if let Err(error) = io::stdin().lock().take(LONGEST).read_line(&mut line) {
+                return Err(refused(format!("ticket could not be read from stdin: {error}")));
             }
-            Ok(_) => Ok(line.parse()),
-            Err(error) => {
-                say(format_args!("ticket could not be read from stdin: {error}"));
-                Err(exit_code::USAGE)
-            }
+            (line, "TICKET is missing: stdin is empty;")
+        } else {
+            (self.ticket.clone(), "TICKET is empty:")
+        };
+        if text.trim().is_empty() {
+            return Err(refused(format!("{empty} did the `tenure acquire` before it fail?")));
         }
+        text.parse().map_err(|error: Error| refused(escaped(&error.to_string())))
     }
 
     /// Says that the lease of a ticket had ended; returns the exit code.

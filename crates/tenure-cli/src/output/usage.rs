@@ -11,6 +11,9 @@ use crate::args::Cli;
 use crate::exit_code;
 use crate::text::escaped;
 
+/// For a ticket that is missing or is not one.
+pub(crate) const WHERE_TICKETS_COME_FROM: &str = "a ticket is what this prints: tenure acquire NAME";
+
 /// Says what the parser of the command line has to say; returns the exit code.
 pub(crate) fn usage(mut refused: clap::Error) -> u8 {
     match refused.kind() {
@@ -45,6 +48,9 @@ pub(crate) fn usage(mut refused: clap::Error) -> u8 {
     }
     if refused.kind() == ErrorKind::MissingRequiredArgument && text.contains("--fence") {
         insist("the fence of the lease that you mean is what this shows: tenure status NAME");
+    }
+    if missing.as_deref() == Some("TICKET is missing") {
+        insist(WHERE_TICKETS_COME_FROM);
     }
     let unknown = refused.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
     let of_flock = OPTIONS_OF_FLOCK.iter().find(|(option, _)| *option == unknown);

@@ -69,8 +69,22 @@ fn a_ticket_is_read_from_stdin() {
             assert_silent(&place.spawn(command).finish());
         }
         assert!(is_free(&place, "name"));
-        let done = place.end(&["release", "-"]);
-        assert_eq!((done.code, done.stderr.as_str()), (64, "tenure: ticket is missing: stdin is empty\n"));
+    }
+}
+
+#[test]
+fn a_ticket_that_is_not_on_stdin_is_missing() {
+    let place = Place::new();
+    fs::write(place.path("blank"), " \n").unwrap();
+    for verb in ["renew", "release"] {
+        for stdin in ["/dev/null".into(), place.path("blank")] {
+            let mut command = place.tenure(&[verb, "-"]);
+            command.stdin(File::open(stdin).unwrap());
+            let done = place.spawn(command).finish();
+            let said = "tenure: TICKET is missing: stdin is empty; did the `tenure acquire` before it fail?\n\
+                        tenure: a ticket is what this prints: tenure acquire NAME\n";
+            assert_eq!((done.code, done.stdout.as_str(), done.stderr.as_str()), (64, "", said));
+        }
     }
 }
 
