@@ -6,6 +6,7 @@ mod hygiene;
 mod interop;
 mod loss;
 mod opening;
+mod recipes;
 mod refusals;
 mod sentinel;
 mod shutdown;
