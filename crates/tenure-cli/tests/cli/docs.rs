@@ -184,6 +184,23 @@ fn what_the_documentation_shows_is_what_happens() {
 }
 
 #[test]
+fn the_documents_have_the_versions_of_the_package() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
+    let (readme, versions, changelog) = (read("README.md"), read("docs/versions.md"), read("CHANGELOG.md"));
+    let (rust, version) = (env!("CARGO_PKG_RUST_VERSION"), env!("CARGO_PKG_VERSION"));
+    assert!(readme.contains(&format!("Rust {rust} or later")), "README.md names another Rust than {rust}");
+    assert!(versions.contains(&format!("the oldest Rust ({rust})")), "docs/versions.md, another than {rust}");
+
+    let releases = changelog.lines().filter_map(|line| line.strip_prefix("## "));
+    let is_released = releases.filter(|heading| *heading != "Unreleased").count() > 0;
+    let says_none = versions.contains("**Nothing has been released yet.**");
+    assert_eq!(says_none, !is_released, "docs/versions.md and CHANGELOG.md differ in what is released");
+    let is_named = versions.contains(&format!("The source calls itself {version} "));
+    assert!(is_released || is_named, "docs/versions.md names another version than {version}");
+}
+
+#[test]
 fn what_differs_from_run_to_run_is_alike_and_nothing_else() {
     let alike = [
         ("held by root@web1, pid 7", "held by ann@host-2.lan, pid 4711"),
