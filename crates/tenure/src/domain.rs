@@ -440,7 +440,8 @@ impl Domain {
     /// | a task that waits for a name | it has the error [`Closed`](crate::ErrorKind::Closed), and has left the queue |
     /// | a guard that you still have | it is lost, with [`Closed`](crate::LossKind::Closed). **Its name is not released**, because you may still be at work: release or drop the guard before you close |
     ///
-    /// Work under `run` gets 3 s to reach its next await and to release its name. If the store does not answer, `close` tries until the leases have
+    /// Work under `run` gets 3 s to reach its next await and to release its name. If an acquire was dropped before its answer came, `close` waits
+    /// until the store can't execute it any more: up to the `timeout` of the URL. If the store does not answer, `close` tries until the leases have
     /// expired: up to one ttl. To end sooner, put a `tokio::time::timeout` around it.
     ///
     /// In a forked child this does nothing: the domain is its parent's.
