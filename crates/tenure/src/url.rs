@@ -29,7 +29,7 @@ mod tests;
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -124,6 +124,24 @@ impl DomainUrl {
         let Target::Redis(server) = &mut outer.target else { return None };
         let inner = server.inner.take()?;
         Some((outer, *inner.url))
+    }
+
+    /// The directory that a `file:` URL names; `None` for the default directory, and for other stores.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::path::Path;
+    /// let url = tenure::DomainUrl::parse("file:///var/lock/app")?;
+    /// assert_eq!(url.directory(), Some(Path::new("/var/lock/app")));
+    /// assert_eq!(tenure::DomainUrl::parse("file:")?.directory(), None);
+    /// # Ok::<(), tenure::Error>(())
+    /// ```
+    #[must_use]
+    pub fn directory(&self) -> Option<&Path> {
+        match &self.target {
+            Target::File { dir, .. } => dir.as_deref(),
+            Target::Memory { .. } | Target::Redis(_) => None,
+        }
     }
 
     pub(crate) fn target(&self) -> &Target {

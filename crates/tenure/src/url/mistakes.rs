@@ -23,7 +23,7 @@ fn scheme() {
         ("redis://h#0", "`%23`"),
         (
             "memcached://h",
-            "unknown scheme `memcached` in domain URL; expected one of memory:, file:, redis://",
+            "unknown scheme `memcached` in domain URL; expected one of redis://, rediss://, file:, redis+unix://",
         ),
         ("memcached://u:hunter2@h", "unknown scheme in domain URL; expected"),
         ("redsi://h", "did you mean `redis://`?"),
@@ -208,6 +208,10 @@ fn options() {
         ("redis://h?ttl=", "option `ttl` in domain URL has no value"),
         ("redis://h?prefix", "option `prefix` in domain URL has no value"),
         ("redis://h?=1", "unknown option 1 in domain URL"),
+        ("redis://h?tls=true", "degrade (for TLS write `rediss://` in place of `redis://`)"),
+        ("valkey+cluster://h?ssl=1", "(for TLS write `rediss+cluster://` in place of `redis+cluster://`)"),
+        ("rediss://h?use_tls=1", "(`rediss://` is TLS already)"),
+        ("redis+unix:///s?tls=1", "(there is no TLS over a local socket)"),
         (
             "redis://h?tll=1s",
             "unknown option `tll` in domain URL; expected one of ttl, timeout, prefix, fence_memory, replicas, margin, inner, degrade (did you mean `ttl`?)",

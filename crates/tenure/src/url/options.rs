@@ -158,7 +158,14 @@ fn unknown(word: &str, index: usize, scheme: Scheme, echo: Echo) -> Error {
     let here = || KNOWN.iter().filter(|(_, is_for)| is_for(scheme)).map(|(name, _)| *name);
     let expected = here().collect::<Vec<_>>().join(", ");
     let is_credential = scheme.is_redis() && ["user", "username", "password"].contains(&word);
+    let is_tls = scheme.is_redis() && ["tls", "ssl", "use_tls", "use_ssl"].contains(&word);
     let hint = match nearest(word, here()) {
+        _ if is_tls && scheme.kind == Kind::Unix => " (there is no TLS over a local socket)".to_owned(),
+        _ if is_tls && scheme.tls => format!(" (`{}` is TLS already)", scheme.as_str()),
+        _ if is_tls => {
+            let with_tls = Scheme { tls: true, ..scheme };
+            format!(" (for TLS write `{}` in place of `{}`)", with_tls.as_str(), scheme.as_str())
+        }
         _ if is_credential => " (user and password stand before the host: `user:password@host`)".to_owned(),
         Some(near) => format!(" (did you mean `{near}`?)"),
         None => String::new(),

@@ -31,12 +31,11 @@ const fn tls(kind: Kind) -> Scheme {
     Scheme { kind, tls: true }
 }
 
-/// Every scheme, as it is written and as an example.
+/// Every scheme, as it is written and as an example; what most users need comes first in messages.
 const KNOWN: [(&str, Scheme, &str); 11] = [
-    ("memory:", plain(Kind::Memory), "memory:name"),
-    ("file:", plain(Kind::File), "file:///var/lock/app"),
     ("redis://", plain(Kind::Single), "redis://host:6379"),
     ("rediss://", tls(Kind::Single), "rediss://host:6379"),
+    ("file:", plain(Kind::File), "file:///var/lock/app"),
     ("redis+unix://", plain(Kind::Unix), "redis+unix:///run/redis.sock"),
     ("redis+sentinel://", plain(Kind::Sentinel), "redis+sentinel://host1,host2/service"),
     ("rediss+sentinel://", tls(Kind::Sentinel), "rediss+sentinel://host1,host2/service"),
@@ -44,6 +43,7 @@ const KNOWN: [(&str, Scheme, &str); 11] = [
     ("rediss+cluster://", tls(Kind::Cluster), "rediss+cluster://host1,host2"),
     ("redis+quorum://", plain(Kind::Quorum), "redis+quorum://host1,host2,host3"),
     ("rediss+quorum://", tls(Kind::Quorum), "rediss+quorum://host1,host2,host3"),
+    ("memory:", plain(Kind::Memory), "memory:name"),
 ];
 
 impl Scheme {

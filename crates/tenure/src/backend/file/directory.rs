@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::{platform, sharing};
 use crate::error::{Error, ErrorKind};
+use crate::finding::quoted;
 
 /// Where the default directories are, one for each user.
 const DEFAULT_PARENT: &str = "/run/lock";
@@ -76,9 +77,10 @@ impl Directory {
         let fd = match open_dir(path, OFlags::empty()) {
             Err(Errno::NOENT) => match make(path) {
                 Err(Errno::NOENT) => {
+                    let parent = quoted(&path.parent().unwrap_or(path).to_string_lossy());
                     let path = path.display();
                     return Err(Error::unavailable(format!(
-                        "{path} could not be made; make its parent directory first"
+                        "directory {path} could not be made, because {parent} is not there; check the URL, or make that first: mkdir -p {parent}"
                     )));
                 }
                 Err(error) => return Err(trouble(path, "made", error)),
