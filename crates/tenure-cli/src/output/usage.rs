@@ -97,33 +97,24 @@ const NO_UNLOCKING: &str =
     "NAME is given back when COMMAND ends; in a script, use tenure acquire and tenure release";
 
 /// What people type who know other tools, and what it is called here.
-const OTHER_WORDS: [(&str, &str); 8] = [
+const OTHER_WORDS: [(&str, &str); 9] = [
     ("lock", "run"),
     ("exec", "run"),
     ("flock", "run"),
     ("unlock", "release"),
     ("free", "release"),
     ("show", "status"),
+    ("list", "ls"),
     ("version", "--version"),
     ("completion", "completions"),
 ];
 
 fn unknown_command(refused: &clap::Error) {
-    let of = |kind| refused.get(kind).map(ToString::to_string).unwrap_or_default();
-    let (word, near) = (of(ContextKind::InvalidSubcommand), of(ContextKind::SuggestedSubcommand));
-    let sorted = |word: &str| {
-        let mut letters: Vec<char> = word.chars().collect();
-        letters.sort_unstable();
-        letters
-    };
+    let word = refused.get(ContextKind::InvalidSubcommand).map(ToString::to_string).unwrap_or_default();
     let cli = <Cli as clap::CommandFactory>::command();
     let commands: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
-    // What clap takes for similar does not include letters in a wrong order.
-    let swapped = commands.iter().find(|command| sorted(command) == sorted(&word)).copied();
     let other = OTHER_WORDS.iter().find(|(theirs, _)| *theirs == word).map(|(_, ours)| *ours);
-    // Who mistyped it reads its help first: it ends the lease of another.
-    let near = other.or(swapped).map_or(near, str::to_owned);
-    let near = Some(near).filter(|near| !near.is_empty() && near != "break");
+    let near = other.or_else(|| nearest(&word, &commands));
     let shown = escaped(&word);
     match &near {
         Some(near) => insist(format_args!("unknown command `{shown}`; did you mean `{near}`?")),
@@ -135,10 +126,42 @@ fn unknown_command(refused: &clap::Error) {
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let is_name = words.first() == Some(&word);
-    if is_name && near.as_deref() != Some("run") && (near.is_none() || words.iter().any(|word| word == "--"))
-    {
+    if is_name && near != Some("run") && (near.is_none() || words.iter().any(|word| word == "--")) {
         insist(format_args!("to run something while `{shown}` is held: {}", with_run(&words)));
     }
+}
+
+/// The command that was most likely meant, if that is clear. Never `break`: who mistyped it reads its help first, because it ends the lease of another.
+fn nearest<'a>(word: &str, commands: &[&'a str]) -> Option<&'a str> {
+    let candidates = || commands.iter().copied().filter(|command| *command != "break");
+    let begun: Vec<&str> =
+        candidates().filter(|command| word.len() > 1 && command.starts_with(word)).collect();
+    if let [only] = begun[..] {
+        return Some(only);
+    }
+    // Half of a word that is mistyped is another word. Those that are used most come first.
+    let near = candidates().map(|command| (distance(word, command), command));
+    let near = near.filter(|(distance, command)| distance * 3 <= command.len().max(word.len()));
+    near.min_by_key(|(distance, _)| *distance).map(|(_, command)| command)
+}
+
+/// How many letters are missing, too many, wrong or swapped with their neighbour.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
 }
 
 /// The words that were typed, with the command that was left out. A URL may have a password in it: then they are not repeated.
@@ -150,4 +173,40 @@ fn with_run(words: &[String]) -> String {
     let rest: Vec<String> = rest.iter().map(|word| word_of_shell(word)).collect();
     let dashes = if rest[0].starts_with('-') { "" } else { " --" };
     format!("tenure run {name}{dashes} {}", rest.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_command_is_the_one_that_was_meant() {
+        let cli = <Cli as clap::CommandFactory>::command();
+        let commands: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();
+        for (typed, meant) in [
+            ("rn", Some("run")),
+            ("rum", Some("run")),
+            ("rnu", Some("run")),
+            ("urn", Some("run")),
+            ("runn", Some("run")),
+            ("sttaus", Some("status")),
+            ("stat", Some("status")),
+            ("relase", Some("release")),
+            ("renw", Some("renew")),
+            ("docter", Some("doctor")),
+            ("aquire", Some("acquire")),
+            ("comp", Some("completions")),
+            ("list", None),
+            ("l", None),
+            ("re", None),
+            ("brake", None),
+            ("beak", None),
+            ("brea", None),
+            ("nightly", None),
+            ("backup", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(typed, &commands), meant, "{typed}");
+        }
+    }
 }
