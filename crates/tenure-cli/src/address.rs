@@ -69,6 +69,43 @@ pub(crate) fn domain(asked: &args::Domain) -> Result<(Domain, Source), Refused> 
     Ok((Domain::lazy(url.clone()).map_err(of_error)?, source.clone()))
 }
 
+/// The domain that was asked for, for a command that acquires nothing. It does not make the directory that the URL names: one that is not there holds
+/// nothing, and its name may be mistyped.
+///
+/// # Errors
+/// The directory that is not there.
+pub(crate) fn domain_as_it_is(asked: &args::Domain) -> Result<Result<(Domain, Source), PathBuf>, Refused> {
+    match locate(asked)?.url.directory().filter(|directory| is_absent(directory)) {
+        Some(directory) => Ok(Err(directory.to_owned())),
+        None => domain(asked).map(Ok),
+    }
+}
+
+/// The same for a command that only looks: of a layered domain whose inner directory is not there, the outer store knows all.
+///
+/// # Errors
+/// The directory that is not there.
+pub(crate) fn domain_to_look_at(asked: &args::Domain) -> Result<Result<(Domain, Source), PathBuf>, Refused> {
+    let Located { url, source, .. } = locate(asked)?;
+    match url.layers() {
+        Some((outer, _)) if absent_inner(asked).is_some() => {
+            let of_error = |error: Error| source.refused(&error, exit_code::of_error(&error));
+            Ok(Ok((Domain::lazy(outer).map_err(of_error)?, source.clone())))
+        }
+        _ => domain_as_it_is(asked),
+    }
+}
+
+/// The inner directory of a layered domain, if it is not there.
+pub(crate) fn absent_inner(asked: &args::Domain) -> Option<PathBuf> {
+    let (_, inner) = locate(asked).ok()?.url.layers()?;
+    inner.directory().filter(|directory| is_absent(directory)).map(Path::to_owned)
+}
+
+fn is_absent(directory: &Path) -> bool {
+    directory.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
 /// Whether a `tenure run` above had a URL and did not hand it down, and nothing else is said. Files do not count: what they say may be another
 /// domain than the one above.
 pub(crate) fn is_withheld(asked: &args::Domain) -> bool {

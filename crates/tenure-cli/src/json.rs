@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use tenure::Owner;
 
+use crate::address::Located;
 use crate::seen::{Seen, Waiting};
 
 /// The version of all schemas.
@@ -59,6 +60,7 @@ impl Who {
 #[derive(Debug, Serialize)]
 pub(crate) struct Status {
     name: String,
+    domain: Option<String>,
     state: &'static str,
     holder: Option<Who>,
     fence: Option<u64>,
@@ -78,7 +80,7 @@ struct Waiter {
 }
 
 impl Status {
-    pub(crate) fn new(seen: &Seen) -> Self {
+    pub(crate) fn new(seen: &Seen, located: Option<&Located>) -> Self {
         let holder = seen.holder.as_ref();
         let waiter = |(index, waiting): (usize, &Waiting)| Waiter {
             position: index + 1,
@@ -87,6 +89,7 @@ impl Status {
         };
         Status {
             name: seen.name.clone(),
+            domain: located.map(|located| located.url.to_string()),
             state: if holder.is_some() { "held" } else { "free" },
             holder: holder.map(|held| Who::new(&held.owner)),
             fence: holder.map(|held| held.fence),

@@ -22,7 +22,7 @@ use crate::json;
 use crate::stdout;
 use crate::text::{escaped, rough};
 
-pub(crate) use self::refusal::{busy, enclosing};
+pub(crate) use self::refusal::{busy, enclosing, word};
 pub(crate) use self::usage::{WHERE_TICKETS_COME_FROM, usage};
 
 /// How long a command that is to be stopped runs on for what is said of it.

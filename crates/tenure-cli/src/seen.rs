@@ -42,6 +42,11 @@ pub(crate) struct Waiting {
 }
 
 impl Seen {
+    /// A name that nobody holds or waits for.
+    pub(crate) fn free(name: &str) -> Self {
+        Seen { name: name.to_owned(), holder: None, waiters: Vec::new(), broken: None }
+    }
+
     /// Whether there is anything to show.
     pub(crate) fn is_used(&self) -> bool {
         self.holder.is_some() || !self.waiters.is_empty()

@@ -14,8 +14,9 @@ use clap::Args;
 use serde::Serialize;
 use tenure::{Error, Holder, Release};
 
+use crate::address;
 use crate::args::{Domain, Format, fence};
-use crate::commands::on_domain;
+use crate::commands::on_domain_as_it_is;
 use crate::commands::status::facts;
 use crate::exit_code;
 use crate::json;
@@ -85,10 +86,13 @@ impl Break {
             say("no terminal to confirm on; to end the lease without being asked, add --yes");
             return exit_code::USAGE;
         }
-        on_domain(&self.domain, async |domain| {
+        on_domain_as_it_is(&self.domain, async |domain| {
             let (outcome, seen) = self.end(domain, terminal).await?;
+            let located = address::locate(&self.domain).ok();
             let printed = match self.format.json {
-                true => output::object("outcome", &Report { outcome, status: json::Status::new(&seen) }),
+                true => {
+                    output::object("outcome", &Report { outcome, status: json::Status::new(&seen, located) })
+                }
                 false => Ok(()),
             };
             Ok(printed.err().filter(|code| *code != 0).unwrap_or_else(|| outcome.code()))

@@ -5,6 +5,7 @@
 //! Signals wait while a lock is played through: whoever is interrupted there leaves a key behind for some minutes.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
@@ -13,7 +14,7 @@ use serde::Serialize;
 use tenure::{Domain as Store, Error, Finding, Verdict};
 
 use super::blocked::undisturbed;
-use super::on_domain;
+use super::{absence, on_domain_to_look_at};
 use crate::address::{self, Located};
 use crate::args::{Domain, Format};
 use crate::exit_code;
@@ -77,26 +78,40 @@ fn as_word<S: serde::Serializer>(verdict: &Verdict, serializer: S) -> Result<S::
 
 impl Doctor {
     pub(crate) fn execute(&self) -> u8 {
-        on_domain(&self.domain, async |domain| {
-            let (mut lines, failed) = match undisturbed(domain, async |_| domain.examine().await).await {
+        let absent =
+            |directory: &Path| self.show(vec![Line::of_absence(directory)], Some(exit_code::UNAVAILABLE));
+        on_domain_to_look_at(&self.domain, absent, async |domain| {
+            let (lines, failed) = match undisturbed(domain, async |_| domain.examine().await).await {
                 Ok(Err(code)) => return Ok(code),
                 Ok(Ok(findings)) => (timed(domain, findings).await, None),
                 Err(error) => (self.one_by_one(&error).await, Some(exit_code::of_error(&error))),
             };
-            lines.splice(0..0, address::locate(&self.domain).ok().map(Line::of_domain));
-            let conclusion = Conclusion::of(&lines);
-            let text = match self.format.json {
-                true => objects(&lines, &conclusion),
-                false => shown(&lines, &conclusion, terminal_width(std::io::stdout())),
-            };
-            let printed = output::show("findings", &text);
-            Ok(match (failed, conclusion.verdict) {
-                (Some(code), _) => code,
-                // An unfit store is what a script must hear of first.
-                (None, Verdict::Unfit) => exit_code::UNFIT,
-                _ => printed.err().unwrap_or(0),
+            Ok(match address::absent_inner(&self.domain) {
+                None => self.show(lines, failed),
+                Some(inner) => {
+                    let outer = lines.into_iter().map(|line| Line { store: Some("outer"), ..line });
+                    let inner = Line { store: Some("inner"), ..Line::of_absence(&inner) };
+                    self.show([inner].into_iter().chain(outer).collect(), Some(exit_code::UNAVAILABLE))
+                }
             })
         })
+    }
+
+    /// Prints what was found; returns the exit code, which is `failed` if the store can't be opened.
+    fn show(&self, mut lines: Vec<Line>, failed: Option<u8>) -> u8 {
+        lines.splice(0..0, address::locate(&self.domain).ok().map(Line::of_domain));
+        let conclusion = Conclusion::of(&lines);
+        let text = match self.format.json {
+            true => objects(&lines, &conclusion),
+            false => shown(&lines, &conclusion, terminal_width(std::io::stdout())),
+        };
+        let printed = output::show("findings", &text);
+        match (failed, conclusion.verdict) {
+            (Some(code), _) => code,
+            // An unfit store is what a script must hear of first.
+            (None, Verdict::Unfit) => exit_code::UNFIT,
+            _ => printed.err().unwrap_or(0),
+        }
     }
 }
 
@@ -104,6 +119,7 @@ impl Doctor {
     /// What can be said of a domain that can't be opened.
     async fn one_by_one(&self, error: &Error) -> Vec<Line> {
         let layers = address::locate(&self.domain).ok().and_then(|located| located.url.layers());
+        let layers = layers.filter(|_| address::absent_inner(&self.domain).is_none());
         let Some((outer, inner)) = layers else { return vec![Line::of_error(error)] };
         let mut lines = Vec::new();
         for (url, store) in [(inner, "inner"), (outer, "outer")] {
@@ -162,6 +178,13 @@ impl Line {
     fn of_domain(located: &Located) -> Self {
         let (verdict, reason) = (Verdict::Fit, located.to_string());
         Line { store: None, check: "domain", verdict, reason, remedy: None, trips: None }
+    }
+
+    /// A directory that is not there, and is not made to be looked at.
+    fn of_absence(directory: &Path) -> Self {
+        let (reason, word) = (absence(directory), output::word(&directory.to_string_lossy()));
+        let remedy = Some(format!("check the URL, or make it: install -d -m 700 {word}"));
+        Line { store: None, check: "store", verdict: Verdict::Unfit, reason, remedy, trips: None }
     }
 
     /// An error says what is wrong, then what to do.

@@ -4,15 +4,17 @@
 //! The label is the last, because it is free text.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use anstyle::Style;
 use clap::Args;
 
+use crate::address;
 use crate::args::{Domain, Format};
-use crate::commands::on_domain;
+use crate::commands::{WHAT_TO_DO, absence, on_domain_to_look_at};
 use crate::glob::Glob;
 use crate::json;
-use crate::output;
+use crate::output::{self, say};
 use crate::seen::{self, Held, Seen};
 use crate::table::{self, Column};
 use crate::text::{escaped, rough};
@@ -38,10 +40,15 @@ const COLUMNS: [Column; 7] =
 impl Ls {
     pub(crate) fn execute(&self) -> u8 {
         let glob = self.glob.clone().unwrap_or_else(Glob::all);
-        on_domain(&self.domain, async |domain| {
+        let absent = |directory: &Path| {
+            say(format_args!("{}; {WHAT_TO_DO}", absence(directory)));
+            0
+        };
+        on_domain_to_look_at(&self.domain, absent, async |domain| {
             let names = seen::all(domain, &glob).await?;
+            let located = address::locate(&self.domain).ok();
             let text = if self.format.json {
-                names.iter().map(|seen| json::to_line(&json::Status::new(seen)) + "\n").collect()
+                names.iter().map(|seen| json::to_line(&json::Status::new(seen, located)) + "\n").collect()
             } else {
                 shown(&names, table::terminal_width(std::io::stdout()))
             };

@@ -19,22 +19,69 @@ pub(crate) mod top;
 pub(crate) mod waiting;
 pub(crate) mod watch;
 
+use std::path::Path;
+
 use tenure::{Domain, Error};
 
-use crate::address::{self, Source};
+use crate::address::{self, Refused, Source};
 use crate::args;
 use crate::exit_code;
 use crate::output;
+use crate::text::escaped;
 
 /// Does the work of a command on its domain, says what went wrong, and returns the exit code.
 pub(crate) fn on_domain(asked: &args::Domain, work: impl AsyncFnOnce(&Domain) -> Result<u8, Error>) -> u8 {
-    let (domain, source) = match address::domain(asked) {
-        Ok(domain) => domain,
-        Err(refused) => {
-            output::failed(refused.code, refused.message);
-            return refused.code;
-        }
-    };
+    match address::domain(asked) {
+        Ok((domain, source)) => worked(&domain, &source, work),
+        Err(refused) => told(refused),
+    }
+}
+
+/// The same for a command that only looks, and makes no directory; `absent` is for one that is not there.
+pub(crate) fn on_domain_to_look_at(
+    asked: &args::Domain,
+    absent: impl FnOnce(&Path) -> u8,
+    work: impl AsyncFnOnce(&Domain) -> Result<u8, Error>,
+) -> u8 {
+    match address::domain_to_look_at(asked) {
+        Ok(Ok((domain, source))) => worked(&domain, &source, work),
+        Ok(Err(directory)) => absent(&directory),
+        Err(refused) => told(refused),
+    }
+}
+
+/// The same for a command that ends leases or renews them.
+pub(crate) fn on_domain_as_it_is(
+    asked: &args::Domain,
+    work: impl AsyncFnOnce(&Domain) -> Result<u8, Error>,
+) -> u8 {
+    match address::domain_as_it_is(asked) {
+        Ok(Ok((domain, source))) => worked(&domain, &source, work),
+        Ok(Err(directory)) => no_directory(&directory),
+        Err(refused) => told(refused),
+    }
+}
+
+/// Says that a directory is not there, as a failure; returns the exit code.
+pub(crate) fn no_directory(directory: &Path) -> u8 {
+    output::failed(exit_code::UNAVAILABLE, format_args!("{}; {}", absence(directory), WHAT_TO_DO));
+    exit_code::UNAVAILABLE
+}
+
+/// That a directory is not there, and what that means.
+pub(crate) fn absence(directory: &Path) -> String {
+    format!("directory {} is not there, so nothing is held in it", escaped(&directory.to_string_lossy()))
+}
+
+/// What to do about it.
+pub(crate) const WHAT_TO_DO: &str = "check the URL; the first `tenure run` makes the directory";
+
+fn told(refused: Refused) -> u8 {
+    output::failed(refused.code, refused.message);
+    refused.code
+}
+
+fn worked(domain: &Domain, source: &Source, work: impl AsyncFnOnce(&Domain) -> Result<u8, Error>) -> u8 {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -42,7 +89,7 @@ pub(crate) fn on_domain(asked: &args::Domain, work: impl AsyncFnOnce(&Domain) ->
             return exit_code::OS;
         }
     };
-    runtime.block_on(work(&domain)).unwrap_or_else(|error| failed(&source, &error))
+    runtime.block_on(work(domain)).unwrap_or_else(|error| failed(source, &error))
 }
 
 /// Says what went wrong; returns the exit code.

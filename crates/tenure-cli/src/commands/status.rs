@@ -1,16 +1,17 @@
 //! `tenure status`: one fact a line, in the order in which one asks. The same facts stand before the question of `tenure break`.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 
 use crate::address;
 use crate::args::{Domain, Format};
-use crate::commands::on_domain;
+use crate::commands::{WHAT_TO_DO, absence, on_domain_to_look_at};
 use crate::exit_code;
 use crate::json;
-use crate::output::{self, Loudness};
+use crate::output::{self, Loudness, say};
 use crate::presence::Presence;
 use crate::seen::{self, Held, Seen};
 use crate::text::{escaped, owner, rough, utc};
@@ -40,20 +41,28 @@ impl Status {
             let _ = address::locate(&self.domain);
             output::set_loudness(Loudness::Usual);
         }
-        on_domain(&self.domain, async |domain| {
-            let seen = seen::one(domain, &self.name).await?;
-            if self.quiet {
-                return Ok(if seen.holder.is_some() { exit_code::BUSY } else { 0 });
-            }
-            let mut facts = facts(&seen);
-            let located = address::locate(&self.domain).ok().map(ToString::to_string);
-            facts.splice(1..1, located.map(|located| ("domain".to_owned(), located)));
-            let printed = match self.format.json {
-                true => output::object("status", &json::Status::new(&seen)),
-                false => output::show("status", &block(&facts)),
-            };
-            Ok(printed.err().unwrap_or(0))
+        let absent = |directory: &Path| {
+            say(format_args!("{}; {WHAT_TO_DO}", absence(directory)));
+            self.show(&Seen::free(&self.name))
+        };
+        on_domain_to_look_at(&self.domain, absent, async |domain| {
+            Ok(self.show(&seen::one(domain, &self.name).await?))
         })
+    }
+
+    fn show(&self, seen: &Seen) -> u8 {
+        if self.quiet {
+            return if seen.holder.is_some() { exit_code::BUSY } else { 0 };
+        }
+        let mut facts = facts(seen);
+        let located = address::locate(&self.domain).ok();
+        let domain = located.map(|located| ("domain".to_owned(), located.to_string()));
+        facts.splice(1..1, domain);
+        let printed = match self.format.json {
+            true => output::object("status", &json::Status::new(seen, located)),
+            false => output::show("status", &block(&facts)),
+        };
+        printed.err().unwrap_or(0)
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn enclosing(name: &str, holder: Option<&Holder>, fence: Fence) {
 }
 
 /// A name as a word for a shell.
-pub(super) fn word(name: &str) -> String {
+pub(crate) fn word(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_./:@%+,=-".contains(c);
     if name.contains(disturbs) {
         // As bash, zsh and ksh read it.

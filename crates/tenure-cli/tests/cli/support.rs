@@ -1,6 +1,7 @@
 //! A directory to play in, and the processes that were started in it.
 
 use std::fs::{self, File};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -77,6 +78,8 @@ impl Place {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 created => {
                     created.unwrap();
+                    // Commands that only look do not make it.
+                    fs::DirBuilder::new().mode(0o700).create(dir.join("locks")).unwrap();
                     return Place { dir, mark, server: None };
                 }
             }

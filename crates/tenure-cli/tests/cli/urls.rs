@@ -445,6 +445,7 @@ fn a_ticket_of_another_domain_is_told_which_one_this_is() {
     let place = Place::new();
     let ticket = place.end(&["acquire", "name"]).stdout;
     let other = directory(&place, "other");
+    fs::create_dir(place.path("other")).unwrap();
     let done = place.end(&["release", "--url", &other, ticket.trim_end()]);
     assert_eq!(done.code, 79);
     assert!(done.stderr.contains(&format!("in another domain than {other} (from --url)")), "{done:?}");
@@ -523,4 +524,97 @@ fn the_name_of_a_file_may_have_any_characters() {
     let done = end(&place, command);
     assert!(done.code == 0 && done.stderr.lines().all(|line| line.starts_with("tenure: ")), "{done:?}");
     eventually("all ended", || place.processes().is_empty());
+}
+
+/// What only looks makes nothing: a directory that is mistyped would stay.
+#[test]
+fn a_directory_is_not_made_to_be_looked_at() {
+    let place = Place::new();
+    let url = directory(&place, "typo");
+    let at = |args: &[&str]| {
+        let done = place.end(&[&args[..1], &["--url", &url], &args[1..]].concat());
+        assert!(!place.path("typo").exists(), "{args:?}");
+        done
+    };
+    let absence =
+        format!("directory {} is not there, so nothing is held in it", place.path("typo").display());
+    let note = format!("tenure: {absence}; check the URL; the first `tenure run` makes the directory\n");
+    let done = at(&["status", "name"]);
+    assert!(done.code == 0 && done.stdout.contains("free") && done.stderr == note, "{done:?}");
+    let done = at(&["status", "--json", "name"]);
+    assert!(done.stdout.contains(r#""state":"free""#) && done.stdout.contains(&url), "{done:?}");
+    assert_eq!(at(&["status", "-q", "name"]).code, 0);
+    let done = at(&["ls"]);
+    assert_eq!((done.code, done.stdout.as_str(), &done.stderr), (0, "", &note));
+    let ticket = place.end(&["acquire", "name"]).stdout;
+    for args in [
+        &["watch"][..],
+        &["break", "--yes", "--fence", "1", "name"],
+        &["release", ticket.trim()],
+        &["renew", ticket.trim()],
+    ] {
+        let done = at(args);
+        assert_eq!((done.code, done.stdout.as_str(), &done.stderr), (69, "", &note), "{args:?}");
+    }
+    let done = at(&["doctor"]);
+    assert_eq!(done.code, 69, "{done:?}");
+    assert!(done.stdout.contains(&absence), "{done:?}");
+    let (_, command) = done.stdout.split_once("or make it: ").expect("a remedy");
+    let command = command.lines().next().unwrap();
+    assert!(place.command("sh").args(["-c", command]).status().unwrap().success(), "{command}");
+    assert_eq!(place.end(&["doctor", "--url", &url]).code, 0);
+    fs::remove_dir_all(place.path("typo")).unwrap();
+
+    let deep = directory(&place, "typo/deep");
+    for args in [&["run", "--url", &deep, "name", "true"][..], &["acquire", "--url", &deep, "name"]] {
+        let done = place.end(args);
+        let parent = place.path("typo");
+        let missing = format!(
+            "because {0} is not there; check the URL, or make that first: mkdir -p {0}\n",
+            parent.display()
+        );
+        assert!(done.code == 69 && done.stderr.ends_with(&missing), "{done:?}");
+    }
+    assert_eq!(place.end(&["run", "--url", &url, "name", "true"]).code, 0, "who locks makes it");
+}
+
+/// The same with the inner directory of a layered domain.
+#[test]
+fn an_inner_directory_is_not_made_to_be_looked_at() {
+    let place = Place::on_redis();
+    let url = format!("{}?inner={}", place.url(), directory(&place, "typo"));
+    let holder = place.start_script(&[], "echo $$ > pid; exec sleep 600");
+    place.pid("pid");
+    let done = place.end(&["status", "--url", &url, "name"]);
+    assert!(done.code == 0 && done.stdout.contains("held") && done.stderr.is_empty(), "{done:?}");
+    assert!(place.end(&["ls", "--url", &url]).stdout.contains("name"));
+    let done = place.end(&["doctor", "--url", &url]);
+    assert!(done.code == 69 && done.stdout.contains("✘ inner store"), "{done:?}");
+    assert!(done.stdout.contains("typo is not there") && done.stdout.contains("✔ outer lease"), "{done:?}");
+    assert!(!place.path("typo").exists());
+    holder.signal(rustix::process::Signal::TERM);
+    holder.finish();
+}
+
+// R0.6
+#[test]
+fn json_says_which_domain() {
+    let place = with_password();
+    let _holder = {
+        let mut command = place.tenure(&["run", "name", "--", "sh", "-c", "echo $$ > pid; exec sleep 600"]);
+        command.env("TENURE_URL", password_url(&place));
+        place.spawn(command)
+    };
+    place.pid("pid");
+    let domain = format!(r#""domain":"redis://:***@127.0.0.1:{}""#, place.server().port());
+    for args in [
+        &["status", "--json", "name"][..],
+        &["ls", "--json"],
+        &["break", "--json", "--yes", "--fence", "1", "name"],
+    ] {
+        let mut command = place.tenure(args);
+        command.env("TENURE_URL", password_url(&place));
+        let done = end(&place, command);
+        assert!(done.stdout.contains(&domain) && !done.stdout.contains(PASSWORD), "{done:?}");
+    }
 }

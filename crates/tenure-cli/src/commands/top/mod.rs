@@ -90,7 +90,10 @@ impl Top {
     }
 
     fn shown(&self) -> Result<u8, Refused> {
-        let (domain, source) = address::domain(&self.domain)?;
+        let (domain, source) = match address::domain_as_it_is(&self.domain)? {
+            Ok(domain) => domain,
+            Err(directory) => return Ok(super::no_directory(&directory)),
+        };
         let url = address::locate(&self.domain)?.url.to_string();
         let state = State::new(url, self.looks.interval, SystemTime::now());
         let refused = |error: io::Error| Refused {

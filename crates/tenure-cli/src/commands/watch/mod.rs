@@ -19,7 +19,7 @@ use tenure::Error;
 use self::differences::{Event, Look, differences, present};
 use crate::args::{Domain, Format, Looks};
 use crate::commands::obtain::Endings;
-use crate::commands::on_domain;
+use crate::commands::{no_directory, on_domain_to_look_at};
 use crate::exit_code;
 use crate::glob::Glob;
 use crate::json;
@@ -46,7 +46,7 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn execute(&self) -> u8 {
         let glob = self.looks.glob();
-        on_domain(&self.domain, async |domain| {
+        on_domain_to_look_at(&self.domain, no_directory, async |domain| {
             let mut endings = match Endings::new() {
                 Ok(endings) => endings,
                 Err(error) => {

@@ -1,7 +1,7 @@
 //! Directories.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -15,7 +15,9 @@ struct InMemory(PathBuf);
 
 impl InMemory {
     fn new(place: &Place) -> Self {
-        InMemory(Path::new("/dev/shm").join(place.path("").file_name().unwrap()))
+        let dir = Path::new("/dev/shm").join(place.path("").file_name().unwrap());
+        fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
+        InMemory(dir)
     }
 
     fn url(&self) -> String {
@@ -64,7 +66,6 @@ fn a_directory_that_is_cleaned_by_age() {
 fn a_directory_that_others_can_write_to() {
     let place = Place::new();
     let dir = InMemory::new(&place);
-    fs::create_dir(&dir.0).unwrap();
     fs::set_permissions(&dir.0, fs::Permissions::from_mode(0o777)).unwrap();
     let report = doctor_at(&place, &dir.url());
     assert_eq!((report.troubles(), report.code), (vec![("store", "unfit")], 77));
@@ -79,7 +80,6 @@ fn a_directory_that_others_can_write_to() {
 fn a_directory_of_another_user() {
     let place = Place::new();
     let dir = InMemory::new(&place);
-    fs::create_dir(&dir.0).unwrap();
     // Only root can give one away; for everyone else, root's are another user's.
     let url = match chown(&dir.0, Some(1), None) {
         Ok(()) => dir.url(),

@@ -29,6 +29,8 @@ fn signals_that_were_blocked_do_not_keep_it_from_hearing() {
 fn too_few_processes_are_told_whichever_is_missing() {
     let place = Place::new();
     fs::set_permissions(place.path("."), fs::Permissions::from_mode(0o777)).unwrap();
+    // It is to be that user's.
+    fs::remove_dir(place.locks()).unwrap();
     let is_root = rustix::process::geteuid().is_root();
     let user = (300_000_000 + std::process::id()).to_string();
     for limit in 1..8 {
