@@ -1,6 +1,8 @@
 //! Where names live, and who said so: a URL that is wrong may come from a profile that nobody thinks of.
 
+mod above;
 mod file;
+mod mistakes;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,6 +14,7 @@ use tenure::{Domain, DomainUrl, Error, ErrorKind};
 use crate::args;
 use crate::exit_code;
 use crate::output::{say, say_more};
+use crate::sys;
 use crate::text::escaped;
 
 pub(crate) use self::file::SYSTEM;
@@ -22,6 +25,9 @@ pub(crate) const FILE_VARIABLE: &str = "TENURE_URL_FILE";
 /// The variable that says that a `tenure run` above had a URL and did not hand it down. Without this, a `tenure` in the command would use the
 /// default, where the same names exclude nobody.
 pub(crate) const WITHHELD: &str = "TENURE_URL_WITHHELD";
+/// The variable in which a `tenure run` hands down the path of the file that it found. It is not [`FILE_VARIABLE`]: a command that sets a URL for
+/// itself would then have two.
+pub(crate) const FOUND: &str = "TENURE_URL_FOUND";
 /// The variable that does what `--shared-only` does.
 const SHARED_ONLY: &str = "TENURE_SHARED_ONLY";
 /// Where names live when nothing is said.
@@ -40,7 +46,7 @@ pub(crate) enum Source {
     Variable,
     /// `TENURE_URL_FILE`.
     VariableFile(PathBuf),
-    /// A file of the user or of the machine.
+    /// A file of the user or of the machine, found by this process or by a `tenure run` above.
     Found(PathBuf),
     /// Nobody.
     Default,
@@ -53,6 +59,8 @@ pub(crate) struct Located {
     /// The URL as it was written, with its password.
     pub(crate) text: String,
     pub(crate) source: Source,
+    /// The files that were looked for before, and are not there.
+    absent: Vec<PathBuf>,
 }
 
 /// A URL that can't be used: what to say, and the exit code.
@@ -123,6 +131,7 @@ pub(crate) fn locate(asked: &args::Domain) -> Result<&Located, Refused> {
     let located = find(asked)?;
     asked.refuse_unshared(&located)?;
     say_more(format_args!("domain {located}"));
+    located.absence().iter().for_each(say_more);
     Ok(asked.located.get_or_init(|| located))
 }
 
@@ -154,11 +163,39 @@ fn find(asked: &args::Domain) -> Result<Located, Refused> {
                        use --url or --url-file, set TENURE_URL, or write `tenure run --pass-url` there";
             Err(Refused::usage(why.to_owned()))
         }
-        (None, None) => match file::places().find(|path| !file::is_missing(path)) {
-            Some(path) => Located::read(Source::Found(path)),
-            None => Located::parse(DEFAULT.to_owned(), Source::Default),
+        (None, None) => match env::var_os(FOUND).filter(|path| !path.is_empty()) {
+            Some(path) => Located::read(Source::Found(path.into())),
+            None => look_for_files(),
         },
     }
+}
+
+/// What the first file says that is there; else the default.
+fn look_for_files() -> Result<Located, Refused> {
+    let places = file::Places::of_this();
+    let (mut found, mut absent) = (None, Vec::new());
+    for path in places.all {
+        match file::is_there(&path) {
+            Ok(false) => absent.push(path),
+            Ok(true) => {
+                found = Some(path);
+                break;
+            }
+            Err(why) => return Err(Source::Found(path).refused(why, exit_code::USAGE)),
+        }
+    }
+    let mut located = match found {
+        Some(path) => Located::read(Source::Found(path))?,
+        None => Located::parse(DEFAULT.to_owned(), Source::Default)?,
+    };
+    located.absent = absent;
+    if let Some(above) = above::find() {
+        above.check(&located).map_err(Refused::usage)?;
+    }
+    if let Some(replaced) = places.replaced {
+        located.warn_of_other(&replaced);
+    }
+    Ok(located)
 }
 
 /// An empty value is most likely that of a variable which is not there, and its author means no default.
@@ -178,32 +215,77 @@ fn text_of(value: &OsStr, source: &Source) -> Result<String, Refused> {
 
 impl Located {
     fn parse(text: String, source: Source) -> Result<Self, Refused> {
+        if let Some(why) = mistakes::of(&text) {
+            return Err(source.refused(why, exit_code::USAGE));
+        }
         let of_error = |error: Error| source.refused(&error, exit_code::of_error(&error));
         let url = DomainUrl::parse(&text).map_err(of_error)?;
         if url.to_string().starts_with("memory:") {
             let why = "`memory:` is private to one process, so it would keep nobody out; use `file:`";
             return Err(source.refused(why, exit_code::USAGE));
         }
-        Ok(Located { url, text, source })
+        Ok(Located { url, text, source, absent: Vec::new() })
     }
 
     /// What is in the file of this source.
     fn read(source: Source) -> Result<Self, Refused> {
         let path = source.file().expect("a source with a file");
-        let contents = file::read(path).map_err(|why| source.refused(why, exit_code::USAGE))?;
-        let (mode, shown) = (contents.mode, escaped(&path.to_string_lossy()));
+        let may_be_pipe = matches!(source, Source::OptionFile(_));
+        let contents = file::read(path, may_be_pipe).map_err(|why| source.refused(why, exit_code::USAGE))?;
+        let shown = escaped(&path.to_string_lossy());
+        // A file that was named is what its user wants. One that was found must not be a stranger's, who could have put it there.
+        let is_found = matches!(source, Source::Found(_));
+        let warn_or_refuse = |what: String, fix: String, otherwise: &str| match is_found {
+            true => Err(Refused::usage(format!("{what}; {fix}{otherwise}"))),
+            false => {
+                say(format_args!("{what}: {fix}"));
+                Ok(())
+            }
+        };
+        if let Some(owner) = contents.stranger() {
+            let [owner, user] = [owner, rustix::process::geteuid().as_raw()].map(sys::shown_user);
+            let fix = match is_found && shown != SYSTEM {
+                true => "set HOME to the directory of this user (sudo -H)".to_owned(),
+                false => format!("chown -h root {shown}"),
+            };
+            let what = format!("{shown} belongs to user {owner}, who can change where user {user} locks");
+            warn_or_refuse(what, fix, &format!(", or name the file: --url-file {shown}"))?;
+        }
+        if let Some(mode) = contents.mode_for_all(0o2) {
+            let what = format!("every user of this machine can change {shown} (mode {mode:03o})");
+            warn_or_refuse(what, format!("chmod o-w {shown}"), "")?;
+        }
+        let readable = contents.mode_for_all(0o4);
         let located = Located::parse(contents.url, source)?;
-        if contents.others & 0o4 != 0 && located.has_password() {
+        if let Some(mode) = readable.filter(|_| located.has_password()) {
             say(format_args!(
                 "every user of this machine can read the password in {shown} (mode {mode:03o}): chmod o= {shown}"
             ));
         }
-        if contents.others & 0o2 != 0 {
-            say(format_args!(
-                "every user of this machine can change {shown} (mode {mode:03o}): chmod o-w {shown}"
-            ));
-        }
         Ok(located)
+    }
+
+    /// Warns of the user's other file, which this user's jobs use that have another environment.
+    fn warn_of_other(&self, other: &Path) {
+        let is_same = |path| file::is_same(path, other);
+        if matches!(file::is_there(other), Ok(false)) || self.source.file().is_some_and(is_same) {
+            return;
+        }
+        if file::read(other, false).is_ok_and(|contents| contents.url == self.text) {
+            return;
+        }
+        let other = escaped(&other.to_string_lossy());
+        say(format_args!(
+            "{other} is not used, because XDG_CONFIG_HOME is set; jobs without that variable (cron) use it, and lock elsewhere: \
+             remove one of the files, or use --url-file"
+        ));
+    }
+
+    /// Which files were looked for, and are not there.
+    pub(crate) fn absence(&self) -> Option<String> {
+        let absent: Vec<_> = self.absent.iter().map(|path| escaped(&path.to_string_lossy())).collect();
+        let are = if absent.len() == 1 { "is" } else { "are" };
+        (!absent.is_empty()).then(|| format!("{} {are} not there", absent.join(" and ")))
     }
 
     fn has_password(&self) -> bool {

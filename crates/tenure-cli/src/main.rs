@@ -4,6 +4,7 @@
 //! asked for; everything else is on stderr, one fact a line.
 
 mod address;
+mod ancestry;
 mod args;
 mod commands;
 mod exit_code;

@@ -1,15 +1,16 @@
-//! What has no safe form: fork, starting a program, signal masks, signalfd, memory shared with a child.
+//! What has no safe form: fork, starting a program, signal masks, signalfd, memory shared with a child, the user database.
 //!
 //! The one file with `unsafe`. Signals are blocked and read from a descriptor rather than caught, so that what the command inherits is what
 //! `tenure` was given: an ignored signal stays ignored.
 #![expect(unsafe_code, reason = "these calls have no safe form; each says why it is sound")]
 
-use std::ffi::{CString, OsString};
-use std::fs::File;
+use std::ffi::{CStr, CString, OsString};
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::ptr;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
@@ -19,6 +20,8 @@ use crate::commands::run::watch::Watch;
 
 /// What a new process may use of a stack before exec, besides its arguments.
 const STACK: usize = 64 * 1024;
+/// No entry of the user database is longer.
+const LONGEST_ENTRY: usize = 1 << 20;
 
 /// Which side of a fork this is.
 pub(crate) enum Forked {
@@ -43,6 +46,49 @@ pub(crate) fn group_of(pid: Pid) -> Option<Pid> {
     // SAFETY: it only reads. rustix takes the answer for a number above zero, which it is not for such a group.
     let group = unsafe { libc::getpgid(pid.as_raw_pid()) };
     Pid::from_raw(group.max(0))
+}
+
+/// The home directory of this user, as the user database has it.
+pub(crate) fn home() -> Option<PathBuf> {
+    let home = in_user_database(rustix::process::geteuid().as_raw(), |entry| entry.pw_dir)?;
+    Some(home).filter(|home| !home.is_empty()).map(|home| OsString::from_vec(home).into())
+}
+
+/// A user as people know it: `alice (1000)`, or the number alone.
+pub(crate) fn shown_user(user: u32) -> String {
+    match in_user_database(user, |entry| entry.pw_name) {
+        Some(name) => format!("{} ({user})", String::from_utf8_lossy(&name)),
+        None => user.to_string(),
+    }
+}
+
+/// One text of the entry of a user.
+fn in_user_database(user: u32, field: fn(&libc::passwd) -> *mut libc::c_char) -> Option<Vec<u8>> {
+    let mut entry = MaybeUninit::uninit();
+    let mut texts = vec![0; 1_024];
+    loop {
+        let mut found = ptr::null_mut();
+        // SAFETY: all of it is valid for the call, which writes within the length of `texts`.
+        let answer = unsafe {
+            libc::getpwuid_r(user, entry.as_mut_ptr(), texts.as_mut_ptr(), texts.len(), &raw mut found)
+        };
+        match answer {
+            libc::ERANGE if texts.len() < LONGEST_ENTRY => texts.resize(texts.len() * 2, 0),
+            libc::EINTR => {}
+            _ if found.is_null() => return None,
+            _ => {
+                // SAFETY: it was found, so `entry` is initialised, and its texts are in `texts`, each with a NUL at its end.
+                let text = unsafe { CStr::from_ptr(field(entry.assume_init_ref())) };
+                return Some(text.to_bytes().to_vec());
+            }
+        }
+    }
+}
+
+/// Whether users have the same numbers here as on the machine.
+pub(crate) fn is_first_user_namespace() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// A program with its arguments and environment, as exec takes them.

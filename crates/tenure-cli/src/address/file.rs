@@ -1,12 +1,25 @@
 //! A file with a URL in it: one line, and comments. Unlike variables, a file is there under cron, sudo and `env -i`.
 //!
-//! A file that is there counts, also when it can't be read: to go on without it would be to guess where names live.
+//! A file that is there counts, also when it can't be read: to go on without it would be to guess where names live. Only a file that is plainly absent
+//! is passed over: nothing has its name, and no directory above it is a link to nothing, or no directory.
+//!
+//! It is a plain file. A pipe would be empty for the next process that reads it, or wait for a writer; so only `--url-file` may name one, as in
+//! `--url-file <(pass show tenure)`, and nobody waits for it forever.
 
 use std::env;
-use std::fs::File;
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::mistakes;
+use crate::sys;
+use crate::text::escaped;
 
 /// For all users of this machine.
 pub(crate) const SYSTEM: &str = "/etc/tenure/url";
@@ -14,70 +27,246 @@ pub(crate) const SYSTEM: &str = "/etc/tenure/url";
 const OF_USER: &str = "tenure/url";
 /// No URL is longer, with all its comments.
 const LONGEST: u64 = 64 * 1_024;
+/// How long a pipe is read for: somebody may have to type the password of a password manager.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Who a file belongs to that belongs to nobody of this user namespace.
+const UNMAPPED: u32 = 65_534;
 
 /// What was read.
 #[derive(Debug)]
 pub(super) struct Contents {
     /// The URL, as it is written there.
     pub(super) url: String,
-    /// What everyone on this machine may do with the file, as the last digit of its mode; nothing for a pipe.
-    pub(super) others: u32,
-    pub(super) mode: u32,
+    /// `None` for a pipe, which belongs to whoever named it.
+    about: Option<Metadata>,
+    /// Who made the link, if it is one.
+    linked_by: Option<u32>,
 }
 
-/// The files that are looked for, the first that is there counts.
-pub(super) fn places() -> impl Iterator<Item = PathBuf> {
-    let absolute = |dir: &PathBuf| dir.is_absolute();
-    let named = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(absolute);
-    // That of the user database without `HOME`, as under `env -i`.
-    let settings = named.or_else(|| Some(env::home_dir().filter(absolute)?.join(".config")));
-    settings.map(|dir| dir.join(OF_USER)).into_iter().chain([PathBuf::from(SYSTEM)])
+impl Contents {
+    /// The mode of the file, if every user can do this with it: 4 is read, 2 is write.
+    pub(super) fn mode_for_all(&self, right: u32) -> Option<u32> {
+        let mode = self.about.as_ref()?.permissions().mode() & 0o777;
+        (mode & right != 0).then_some(mode)
+    }
+
+    /// The owner of the file, or of the link to it, if that is neither root nor this user.
+    pub(super) fn stranger(&self) -> Option<u32> {
+        let own = rustix::process::geteuid().as_raw();
+        // In a container without privileges, a file of the machine's root looks so.
+        let is_unmapped = |owner| owner == UNMAPPED && !sys::is_first_user_namespace();
+        let is_trusted = |owner| owner == 0 || owner == own || is_unmapped(owner);
+        let owners = [Some(self.about.as_ref()?.uid()), self.linked_by];
+        owners.into_iter().flatten().find(|owner| !is_trusted(*owner))
+    }
 }
 
-/// Whether nothing is there. A link to nothing is something: what it leads to may be not mounted yet.
-pub(super) fn is_missing(path: &Path) -> bool {
-    let is_absent = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);
-    path.symlink_metadata().is_err_and(|error| is_absent(error.kind()))
+/// Where files are looked for.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// The first that is there counts.
+    pub(super) all: Vec<PathBuf>,
+    /// What is not looked at because `XDG_CONFIG_HOME` names another directory.
+    pub(super) replaced: Option<PathBuf>,
+}
+
+impl Places {
+    /// Those of this process.
+    pub(super) fn of_this() -> Self {
+        Places::of(|name| env::var_os(name))
+    }
+
+    /// Those of a process of this user with these variables.
+    pub(super) fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let directory = |name| variable(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let home = directory("HOME").or_else(sys::home).filter(|home| home.is_absolute());
+        // As the homes of some users are who have none.
+        let home = home.filter(|home| home != Path::new("/dev/null"));
+        let usual = home.map(|home| home.join(".config"));
+        let named = directory("XDG_CONFIG_HOME");
+        let replaced = usual.clone().filter(|usual| named.as_ref().is_some_and(|named| named != usual));
+        let settings = named.or(usual);
+        let of_user = |dir: PathBuf| dir.join(OF_USER);
+        let all = settings.map(of_user).into_iter().chain([PathBuf::from(SYSTEM)]).collect();
+        Places { all, replaced: replaced.map(of_user) }
+    }
+}
+
+/// Whether something is there; false only if it is plainly absent.
+///
+/// # Errors
+/// Says what stands in the way, if that can't be known. A link to nothing is in the way: what it leads to may be not mounted yet.
+pub(super) fn is_there(path: &Path) -> Result<bool, String> {
+    let Err(error) = path.symlink_metadata() else { return Ok(true) };
+    if error.kind() != ErrorKind::NotFound {
+        return Err(unreadable(&error));
+    }
+    for directory in path.ancestors().skip(1) {
+        match directory.symlink_metadata() {
+            Ok(about) if about.is_symlink() && directory.metadata().is_err() => {
+                let directory = escaped(&directory.to_string_lossy());
+                return Err(format!(
+                    "can't be read: {directory} is a link to nothing; repair or remove the link, or use --url"
+                ));
+            }
+            Ok(_) => break,
+            Err(_) => {}
+        }
+    }
+    Ok(false)
+}
+
+/// Whether both are the same file.
+pub(super) fn is_same(one: &Path, other: &Path) -> bool {
+    let identity = |path| fs::metadata(path).map(|about| (about.dev(), about.ino())).ok();
+    one == other || identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
+fn unreadable(error: &io::Error) -> String {
+    let fix = match error.kind() {
+        ErrorKind::PermissionDenied => "let this user read it, or use --url",
+        _ => "check its name, or use --url",
+    };
+    format!("can't be read: {error}; {fix}")
 }
 
 /// Reads the URL in a file.
 ///
 /// # Errors
 /// Says what is wrong with it.
-pub(super) fn read(path: &Path) -> Result<Contents, String> {
-    let unreadable = |error: io::Error| {
-        let fix = match error.kind() {
-            ErrorKind::PermissionDenied => "let this user read it, or use --url",
-            _ => "check its name, or use --url",
-        };
-        format!("can't be read: {error}; {fix}")
-    };
-    let file = File::open(path).map_err(unreadable)?;
+pub(super) fn read(path: &Path, may_be_pipe: bool) -> Result<Contents, String> {
+    let unreadable = |error: io::Error| unreadable(&error);
+    // Before it is opened: that of a device may do something.
+    let is_pipe = check_kind(&fs::metadata(path).map_err(unreadable)?, may_be_pipe)?;
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(unreadable)?;
     let about = file.metadata().map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let bytes = match check_kind(&about, may_be_pipe)? || is_pipe {
+        true => read_pipe(file, LONGEST_WAIT)?,
+        false => {
+            let mut bytes = Vec::new();
+            file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+            bytes
+        }
+    };
     if bytes.len() as u64 > LONGEST {
         return Err("too long for a file with a URL; name one with a single URL in it".to_owned());
     }
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return Err("is in UTF-16; save it as UTF-8".to_owned());
+    }
     let text = String::from_utf8(bytes).map_err(|_| super::NOT_UTF8.to_owned())?;
-    let mode = if about.is_file() { about.permissions().mode() & 0o777 } else { 0 };
-    Ok(Contents { url: only_line(&text)?.to_owned(), others: mode & 0o7, mode })
+    // Some editors write a mark that nobody sees.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let link = path.symlink_metadata().ok().filter(Metadata::is_symlink);
+    Ok(Contents {
+        url: only_line(text)?.to_owned(),
+        about: Some(about).filter(Metadata::is_file),
+        linked_by: link.map(|link| link.uid()),
+    })
+}
+
+/// Whether it is a pipe; fails for what is neither that nor a plain file.
+fn check_kind(about: &Metadata, may_be_pipe: bool) -> Result<bool, String> {
+    let kind = about.file_type();
+    let what = match () {
+        () if kind.is_file() => return Ok(false),
+        () if kind.is_fifo() && may_be_pipe => return Ok(true),
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_dir() => "a directory",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    };
+    let only = if kind.is_fifo() { "; only --url-file may name a pipe" } else { "" };
+    Err(format!("can't be read: it is {what}; write the URL into a plain file{only}"))
+}
+
+/// All that is written to a pipe until its end.
+fn read_pipe(mut pipe: File, longest: Duration) -> Result<Vec<u8>, String> {
+    let (start, mut bytes) = (Instant::now(), Vec::new());
+    while bytes.len() as u64 <= LONGEST {
+        let left = longest.saturating_sub(start.elapsed());
+        let left = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+        let count = poll(&mut [PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::IN)], Some(&left));
+        if count == Ok(0) {
+            let seconds = longest.as_secs();
+            return Err(format!(
+                "can't be read: it is a pipe, and its writer did not end within {seconds} s; use a plain file"
+            ));
+        }
+        let mut piece = [0; 4_096];
+        match pipe.read(&mut piece) {
+            Ok(0) => break,
+            Ok(length) => bytes.extend_from_slice(&piece[..length]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(unreadable(&error)),
+        }
+    }
+    Ok(bytes)
 }
 
 /// The one line that is neither empty nor a comment.
 fn only_line(text: &str) -> Result<&str, String> {
-    let lines = text.lines().map(str::trim).enumerate();
-    let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    match (lines.next(), lines.next()) {
-        (None, _) => {
-            Err("has no URL; write one into it, such as redis://host:6379, or remove the file".to_owned())
+    let lines = text.lines().map(str::trim).zip(1..);
+    let lines: Vec<(&str, usize)> =
+        lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#')).collect();
+    if let Some((why, number)) = lines.iter().find_map(|(line, number)| Some((mistakes::of(line)?, number))) {
+        return Err(format!("line {number} {why}"));
+    }
+    match lines[..] {
+        [] => Err("has no URL; write one into it, such as redis://host:6379, or remove the file".to_owned()),
+        [(line, _)] => Ok(line),
+        [(_, first), (_, second), ..] => Err(format!(
+            "has more than one URL, in lines {first} and {second}; keep one, and write # before the others"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    fn places(variables: &[(&str, &str)]) -> (Vec<PathBuf>, Option<PathBuf>) {
+        let get = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
+        let Places { all, replaced } = Places::of(get);
+        (all, replaced)
+    }
+
+    #[test]
+    fn a_home_that_is_no_path_is_that_of_the_user_database() {
+        let database = sys::home().expect("this user has one").join(".config/tenure/url");
+        let all = |first: PathBuf| vec![first, PathBuf::from(SYSTEM)];
+        for variables in
+            [&[][..], &[("HOME", "")], &[("HOME", "relative")], &[("XDG_CONFIG_HOME", "relative")]]
+        {
+            assert_eq!(places(variables), (all(database.clone()), None), "{variables:?}");
         }
-        (Some((_, line)), None) => Ok(line),
-        (Some((first, _)), Some((second, _))) => {
-            let (first, second) = (first + 1, second + 1);
-            Err(format!(
-                "has more than one URL, in lines {first} and {second}; keep one, and write # before the others"
-            ))
-        }
+        assert_eq!(places(&[("HOME", "/h")]), (all("/h/.config/tenure/url".into()), None));
+        let usual = Some("/h/.config/tenure/url".into());
+        assert_eq!(
+            places(&[("HOME", "/h"), ("XDG_CONFIG_HOME", "/x")]),
+            (all("/x/tenure/url".into()), usual)
+        );
+        let same = [("HOME", "/h"), ("XDG_CONFIG_HOME", "/h/.config")];
+        assert_eq!(places(&same), (all("/h/.config/tenure/url".into()), None));
+        assert_eq!(places(&[("HOME", "/dev/null")]), (vec![PathBuf::from(SYSTEM)], None));
+    }
+
+    #[test]
+    fn nobody_waits_forever_for_the_writer_of_a_pipe() {
+        let pipe = || {
+            let (reader, writer) = io::pipe().unwrap();
+            (File::from(OwnedFd::from(reader)), writer)
+        };
+        let (reader, writer) = pipe();
+        let why = read_pipe(reader, Duration::from_millis(20)).unwrap_err();
+        assert!(why.contains("its writer did not end within"), "{why}");
+        drop(writer);
+        let (reader, mut writer) = pipe();
+        writer.write_all(b"file:").unwrap();
+        drop(writer);
+        assert_eq!(read_pipe(reader, LONGEST_WAIT).unwrap(), b"file:");
     }
 }

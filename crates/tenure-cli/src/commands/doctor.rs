@@ -176,7 +176,11 @@ impl From<Finding> for Line {
 impl Line {
     /// What it is all about.
     fn of_domain(located: &Located) -> Self {
-        let (verdict, reason) = (Verdict::Fit, located.to_string());
+        let reason = match located.absence() {
+            Some(absence) => format!("{located}; {absence}"),
+            None => located.to_string(),
+        };
+        let verdict = Verdict::Fit;
         Line { store: None, check: "domain", verdict, reason, remedy: None, trips: None }
     }
 

@@ -178,6 +178,7 @@ fn a_file_has_one_url_and_comments() {
         format!("{url}\r\n"),
         format!("\n  \t{url}  \n\n"),
         format!("# all jobs\n\n  # of this host\n{url}\n# end"),
+        format!("\u{feff}{url}\r\n"),
     ] {
         let done = run(text.as_bytes());
         assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{text:?}");
@@ -189,8 +190,13 @@ fn a_file_has_one_url_and_comments() {
         (b"\n \n", &["has no URL"]),
         (b"# redis://h\n", &["has no URL"]),
         (b"file:///a\n\nfile:///b\nfile:///c\n", &["more than one URL", "lines 1 and 3"]),
-        (b"redis://:secret@h # comment\n", &["whitespace"]),
-        (b"TENURE_URL=redis://:secret@h\n", &["unknown scheme"]),
+        (b"redis://:secret@h # comment\n", &["line 1 goes on after the URL", "a line of its own"]),
+        (b"# for jobs\r\nTENURE_URL=redis://:secret@h\r\n", &["line 2 has a name before the URL", "alone"]),
+        (b"export TENURE_URL=redis://:secret@h\nB=2\n", &["line 1 has a name before the URL"]),
+        (b"\"redis://:secret@h\"\n", &["line 1 has quotes around the URL", "leave them out"]),
+        (b"redis://:secret@h redis://:secret@g\n", &["line 1 has more than one URL"]),
+        (b"redis://:secret@h and more\n", &["whitespace"]),
+        (b"\xff\xfef\0i\0l\0e\0:\0", &["UTF-16", "UTF-8"]),
         (b"file:///\xff\n", &["not UTF-8", "%XX"]),
         (b"memory:\n", &["private to one process"]),
         (long.as_bytes(), &["too long"]),
@@ -200,6 +206,10 @@ fn a_file_has_one_url_and_comments() {
         assert_refused(&done, parts);
         assert!(done.stderr.starts_with(&prefix) && !done.stderr.contains("secret"), "{text}: {done:?}");
     }
+    // A variable has the same mistakes: docker keeps the quotes in an --env-file.
+    let mut command = bare(&place, &["run", "name", "true"]);
+    command.env("TENURE_URL", format!("'{url}'"));
+    assert_refused(&end(&place, command), &["TENURE_URL: has quotes around the URL"]);
     // What a shell or a password manager writes, once.
     let mut command = place.command("bash");
     let script =
@@ -219,7 +229,7 @@ fn a_file_that_can_t_be_read_is_an_error() {
         &named(missing.to_str().unwrap()),
         &["missing: can't be read: No such file", "check its name"],
     );
-    assert_refused(&named("/"), &["can't be read: Is a directory"]);
+    assert_refused(&named("/"), &["can't be read: it is a directory"]);
     assert_refused(&named("/etc/passwd/url"), &["can't be read: Not a directory"]);
     let mut command = bare(&place, &["run", "name", "touch", "ran"]);
     command.env("TENURE_URL_FILE", &missing);
@@ -227,7 +237,7 @@ fn a_file_that_can_t_be_read_is_an_error() {
 
     let found = || end(&place, bare(&place, &["run", "name", "touch", "ran"]));
     fs::create_dir_all(place.path("home/.config/tenure/url")).unwrap();
-    assert_refused(&found(), &["home/.config/tenure/url: can't be read: Is a directory"]);
+    assert_refused(&found(), &["home/.config/tenure/url: can't be read: it is a directory"]);
     fs::remove_dir(place.path("home/.config/tenure/url")).unwrap();
     symlink("/no/such/file", place.path("home/.config/tenure/url")).unwrap();
     assert_refused(&found(), &["home/.config/tenure/url: can't be read: No such file"]);
@@ -354,7 +364,7 @@ fn a_password_in_a_file_that_others_can_read_is_warned_of() {
     // Who changes it takes the lock away from everyone else.
     let writable = "tenure: every user of this machine can change FILE (mode 666): chmod o-w FILE\n";
     assert_eq!(run(&local, 0o666, &[]), (0, writable.to_owned()));
-    assert_eq!(run(&url, 0o666, &[]), (0, format!("{}{writable}", readable.replace("644", "666"))));
+    assert_eq!(run(&url, 0o666, &[]), (0, format!("{writable}{}", readable.replace("644", "666"))));
 }
 
 /// No `tenure` in a command uses another domain than the one around it, unless its caller says so.
@@ -399,7 +409,9 @@ fn a_tenure_in_the_command_uses_the_same_domain_or_none() {
     // Below a file that is found, the same one is.
     let done = outer(&[], None);
     assert!(done.code == 0 && done.stderr.contains(&directory(&place, "elsewhere")), "{done:?}");
-    assert!(!done.stdout.contains("TENURE_URL"), "{done:?}");
+    let found = place.path("home/.config/tenure/url");
+    assert!(is_given(&done, "TENURE_URL_FOUND", found.to_str().unwrap()), "{done:?}");
+    assert_eq!(done.stdout.matches("TENURE_URL").count(), 1, "{done:?}");
     let done = outer(&["--pass-url"], None);
     assert!(done.code == 0 && done.stderr.contains("(from TENURE_URL)"), "{done:?}");
 }
@@ -524,6 +536,255 @@ fn the_name_of_a_file_may_have_any_characters() {
     let done = end(&place, command);
     assert!(done.code == 0 && done.stderr.lines().all(|line| line.starts_with("tenure: ")), "{done:?}");
     eventually("all ended", || place.processes().is_empty());
+}
+
+/// `tenure` above, and what loses its variables in between: none of them makes the inner one lock elsewhere.
+// R0.6
+#[test]
+fn a_tenure_that_lost_its_variables_uses_the_same_domain_or_none() {
+    let place = Place::new();
+    let url = place.url();
+    let elsewhere = write(&place, "other/.config/tenure/url", directory(&place, "elsewhere"));
+    let other_home = format!("HOME={}", place.path("other").display());
+    let other_home = other_home.as_str();
+    let inner = [TENURE, "run", "-v", "b", "touch", "ran"];
+    let run = |system: Option<&str>, outer: &[&str], between: &[&str], variable: Option<(&str, &str)>| {
+        let _ = fs::remove_file(place.path("ran"));
+        let args = [&[TENURE, "run"], outer, &["a"], between, &inner].concat();
+        let mut command = on_machine(&place, system, &args);
+        command.envs(variable);
+        let done = end(&place, command);
+        assert_eq!(place.path("ran").exists(), done.code == 0, "{done:?}");
+        done
+    };
+    let emptied: [&[&str]; 3] =
+        [&["env", "-i"], &["sh", "-c", "env -i \"$@\"; exit $?", "sh"], &["env", "-i", other_home]];
+    for between in emptied {
+        for done in [
+            run(None, &["--url", &url], between, None),
+            run(None, &[], between, Some(("TENURE_URL", &url))),
+            run(None, &["--pass-url"], between, Some(("TENURE_URL", &url))),
+        ] {
+            assert_refused(&done, &["domain is not known", "`tenure run` (pid ", "--url-file"]);
+        }
+    }
+    // What files say is the same without any variable, unless HOME says otherwise.
+    let found = |done: Finished, from: &str| {
+        assert!(done.code == 0 && done.stderr.contains(&format!("{url} (from {from})")), "{done:?}");
+    };
+    for between in &emptied[..2] {
+        found(run(Some(&url), &[], between, None), "/etc/tenure/url");
+    }
+    let done = run(Some(&url), &[], emptied[2], None);
+    assert_refused(
+        &done,
+        &["which uses the URL in /etc/tenure/url", &elsewhere, "--url-file /etc/tenure/url"],
+    );
+    // With its variables, it uses the file that was found above.
+    for between in [&[][..], &["env", other_home], &["env", "-u", "HOME"]] {
+        found(run(Some(&url), &[], between, None), "/etc/tenure/url");
+    }
+    // A command may still name another domain.
+    let another = directory(&place, "another");
+    let done = run(Some(&url), &[], &["env", &format!("TENURE_URL={another}")], None);
+    assert!(done.code == 0 && done.stderr.contains(&format!("{another} (from TENURE_URL)")), "{done:?}");
+    let file = write(&place, "file", &url);
+    let done = run(None, &[], emptied[0], Some(("TENURE_URL_FILE", &file)));
+    assert_refused(&done, &[&format!("which uses the URL in {file}")]);
+    // Above is the default, and here another file.
+    for between in [&["env", other_home][..], emptied[2]] {
+        let done = run(None, &[], between, None);
+        assert_refused(&done, &["which uses file: (by default)", &elsewhere, "--url file:"]);
+    }
+    // Two levels of it.
+    let middle = ["env", "-i", TENURE, "run", "c", "env", "-i", other_home];
+    assert_refused(&run(Some(&url), &[], &middle, None), &["which uses the URL in /etc/tenure/url"]);
+    found(run(Some(&url), &[], &middle[..7], None), "/etc/tenure/url");
+}
+
+/// Another user has another default directory, and does not see whose URL it is.
+// R0.6
+#[test]
+fn a_tenure_of_another_user_in_the_command_does_not_lock_elsewhere() {
+    let place = Place::new();
+    fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::copy(TENURE, place.path("tenure")).unwrap();
+    let tenure = place.path("tenure");
+    let tenure = tenure.to_str().unwrap();
+    let user = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "env", "-i", tenure];
+    let run = |system: Option<&str>, variable: Option<(&str, &str)>, args: &[&str]| {
+        let mut command = on_machine(
+            &place,
+            system,
+            &[&[tenure, "run", "a"], &user[..], &["status"], args, &["b"]].concat(),
+        );
+        command.envs(variable);
+        end(&place, command)
+    };
+    let nothing = run(None, None, &[]);
+    assert_refused(&nothing, &["domain is not known", "user root (0)", "--url"]);
+    // Nothing is locked there.
+    let (url, shared) = (place.url(), directory(&place, "nothing"));
+    let outer = Some(("TENURE_URL", url.as_str()));
+    let given = run(Some(&shared), outer, &[]);
+    assert!(given.code == 0 && given.stderr.contains("whose URL is not shown to this user"), "{given:?}");
+    assert!(given.stderr.contains("(from /etc/tenure/url)"), "{given:?}");
+    let named = run(Some(&shared), outer, &["--url-file", "/etc/tenure/url"]);
+    assert!(named.code == 0 && !named.stderr.contains("this runs under"), "{named:?}");
+}
+
+/// Only a file that is plainly absent is passed over.
+// R0.6
+#[test]
+fn a_file_that_may_be_there_is_not_passed_over() {
+    let place = Place::new();
+    let found = || end(&place, bare(&place, &["run", "name", "touch", "ran"]));
+    fs::create_dir(place.path("home")).unwrap();
+    for config in ["home/.config", "home/.config/tenure"] {
+        let path = place.path(config);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "").unwrap();
+        assert_refused(&found(), &["home/.config/tenure/url: can't be read: Not a directory"]);
+        fs::remove_file(&path).unwrap();
+        symlink("/no/such/directory", &path).unwrap();
+        let shown = format!("can't be read: {} is a link to nothing", path.display());
+        assert_refused(&found(), &["home/.config/tenure/url: ", &shown]);
+        fs::remove_file(&path).unwrap();
+        symlink("itself", path.with_file_name("itself")).unwrap();
+        symlink("itself", &path).unwrap();
+        assert_refused(&found(), &["home/.config/tenure/url: can't be read: "]);
+        fs::remove_file(&path).unwrap();
+    }
+    assert!(!place.path("ran").exists());
+    // Users without a home.
+    let mut command = bare(&place, &["run", "-v", "name", "true"]);
+    command.env("HOME", "/dev/null");
+    let done = end(&place, command);
+    assert!(done.code == 0 && done.stderr.contains("file: (by default)"), "{done:?}");
+}
+
+/// What is there in place of a file is refused at once, before anyone waits for it.
+// R0.6
+#[test]
+fn only_an_option_may_name_a_pipe() {
+    let place = Place::new();
+    let fifo = write(&place, "home/.config/tenure/url", "");
+    fs::remove_file(&fifo).unwrap();
+    assert!(place.command("mkfifo").arg(&fifo).status().unwrap().success());
+    let refused = "can't be read: it is a pipe; write the URL into a plain file";
+    let done = end(&place, bare(&place, &["run", "name", "true"]));
+    assert_refused(&done, &["home/.config/tenure/url: ", refused]);
+    let mut command = bare(&place, &["run", "name", "true"]);
+    command.env("TENURE_URL_FILE", &fifo);
+    assert_refused(&end(&place, command), &["TENURE_URL_FILE=", refused]);
+    for device in ["/dev/null", "/dev/zero"] {
+        let done = end(&place, bare(&place, &["run", "--url-file", device, "name", "true"]));
+        assert_refused(&done, &["can't be read: it is a device"]);
+    }
+    // Whoever names it writes to it, perhaps later.
+    let running = place.spawn(bare(&place, &["run", "-v", "--url-file", &fifo, "name", "true"]));
+    fs::write(&fifo, place.url()).unwrap();
+    let done = running.finish();
+    assert!(done.code == 0 && done.stderr.contains(&place.url()), "{done:?}");
+    let mut command = place.command("sh");
+    command.args(["-c", r#"echo "$2" | "$1" status --url-file /dev/stdin name"#, "sh", TENURE, &place.url()]);
+    let done = end(&place, command);
+    assert!(done.code == 0 && done.stdout.contains(&place.url()), "{done:?}");
+}
+
+/// Whoever can change a file that is found by itself says where this user locks.
+// R0.6
+#[test]
+fn a_file_that_a_stranger_can_change_is_not_found() {
+    use std::os::unix::fs::chown;
+    let place = Place::new();
+    let file = write(&place, "home/.config/tenure/url", place.url());
+    let found = || end(&place, bare(&place, &["run", "name", "true"]));
+    let named = || end(&place, bare(&place, &["run", "--url-file", &file, "name", "true"]));
+    assert_eq!(found().code, 0);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o602)).unwrap();
+    assert_refused(
+        &found(),
+        &["every user of this machine can change", "(mode 602); ", &format!("chmod o-w {file}")],
+    );
+    let done = named();
+    assert!(done.code == 0 && done.stderr.contains("every user of this machine can change"), "{done:?}");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    // As with a sudo that keeps HOME.
+    chown(&file, Some(1), None).unwrap();
+    let done = found();
+    assert_refused(
+        &done,
+        &["belongs to user daemon (1)", "user root (0)", "sudo -H", &format!("--url-file {file}")],
+    );
+    let done = named();
+    assert!(done.code == 0 && done.stderr.contains("belongs to user daemon (1)"), "{done:?}");
+    let quiet = end(&place, bare(&place, &["run", "-q", "--url-file", &file, "name", "true"]));
+    assert_eq!((quiet.code, quiet.stderr.as_str()), (0, ""));
+    chown(&file, Some(54_321), None).unwrap();
+    assert_refused(&found(), &["belongs to user 54321,"]);
+    // So is a link of a stranger.
+    fs::remove_file(&file).unwrap();
+    symlink(write(&place, "plain", place.url()), &file).unwrap();
+    assert_eq!(found().code, 0);
+    std::os::unix::fs::lchown(&file, Some(1), None).unwrap();
+    assert_refused(&found(), &["belongs to user daemon (1)"]);
+    // The machine's file likewise.
+    let url = place.url();
+    let mut command = on_machine(
+        &place,
+        Some(&url),
+        &["sh", "-c", "chown 1 /etc/tenure/url; exec \"$0\" run name true", TENURE],
+    );
+    command.env("HOME", "/nonexistent");
+    assert_refused(
+        &end(&place, command),
+        &["/etc/tenure/url belongs to user 1,", "chown -h root /etc/tenure/url"],
+    );
+}
+
+// R0.6
+#[test]
+fn the_files_that_were_looked_for_are_shown() {
+    let place = Place::new();
+    let user = place.path("home/.config/tenure/url");
+    let run = |system: Option<&str>, args: &[&str]| end(&place, on_machine(&place, system, args));
+    let absent = format!("{} and /etc/tenure/url are not there", user.display());
+    let done = run(None, &[TENURE, "run", "-v", "name", "true"]);
+    assert!(done.code == 0 && done.stderr.contains(&format!("tenure: {absent}\n")), "{done:?}");
+    let done = run(None, &[TENURE, "doctor"]);
+    assert!(
+        done.stdout.lines().next().unwrap().ends_with(&format!("file: (by default); {absent}")),
+        "{done:?}"
+    );
+    let url = place.url();
+    let done = run(Some(&url), &[TENURE, "run", "-v", "name", "true"]);
+    assert!(done.stderr.contains(&format!("tenure: {} is not there\n", user.display())), "{done:?}");
+
+    // The same user's jobs may have another file.
+    let [usual, other] = ["home/.config", "xdg"].map(|dir| format!("{dir}/tenure/url"));
+    let warning = format!("tenure: {} is not used, because XDG_CONFIG_HOME is set", user.display());
+    let with_xdg = |quiet: &[&str]| {
+        let mut command = bare(&place, &[&["run"], quiet, &["name", "true"]].concat());
+        command.env("XDG_CONFIG_HOME", place.path("xdg"));
+        let done = end(&place, command);
+        assert_eq!(done.code, 0, "{done:?}");
+        done.stderr
+    };
+    assert_eq!(with_xdg(&[]), "");
+    write(&place, &usual, directory(&place, "usual"));
+    assert!(with_xdg(&[]).starts_with(&warning), "{}", with_xdg(&[]));
+    assert_eq!(with_xdg(&["-q"]), "");
+    write(&place, &other, directory(&place, "other"));
+    assert!(with_xdg(&[]).starts_with(&warning));
+    write(&place, &other, directory(&place, "usual"));
+    assert_eq!(with_xdg(&[]), "", "both say the same");
+    // A HOME that is no path counts as none.
+    write(&place, &usual, &url);
+    let mut command = on_machine(&place, None, &[TENURE, "run", "-v", "name", "true"]);
+    command.env("HOME", "relative");
+    let done = end(&place, command);
+    assert!(done.code == 0 && done.stderr.contains(&format!("(from {})", user.display())), "{done:?}");
 }
 
 /// What only looks makes nothing: a directory that is mistyped would stay.

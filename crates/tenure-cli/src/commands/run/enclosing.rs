@@ -7,20 +7,14 @@
 //! A command that empties its environment itself (`env -i`), or that changes the user (sudo), leaves no fence to be found. Then the sign is that the
 //! holder has the number of a minder above, on a machine with this one's name, whose command line is a `run` of this name.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
-
 use tenure::{Fence, Holder};
 
+use crate::ancestry::{self, Environment};
 use crate::presence;
 
 /// The variables that a command is told its lease with.
 pub(crate) const NAME: &str = "TENURE_NAME";
 pub(crate) const FENCE: &str = "TENURE_FENCE";
-
-/// No tree of processes is this deep; the numbers of processes that end meanwhile may be used again.
-const MOST_ANCESTORS: usize = 1_000;
 
 /// What the processes above this one say of a name.
 #[derive(Debug, Default)]
@@ -34,20 +28,10 @@ pub(crate) struct Enclosing {
 impl Enclosing {
     pub(crate) fn of(name: &str) -> Self {
         let mut found = Enclosing::default();
-        let mut pid = "self".to_owned();
-        let mut below = (None, Vec::new());
-        for _ in 0..MOST_ANCESTORS {
-            // That of another user can't be read.
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            found.fences.extend(fence_in(&environment, name));
-            // A minder has the command line of its front, which is its parent. This process may be one itself, and its front holds nothing.
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            found.minders.extend(below.0.filter(|_| below.1 == line && is_run_of(&line, name)));
-            below = (pid.parse::<u32>().ok(), line);
-            match parent(&pid) {
-                Some(parent) if parent != "0" => pid = parent,
-                _ => break,
-            }
+        for process in ancestry::upwards() {
+            found.fences.extend(process.environment().and_then(|environment| fence_in(environment, name)));
+            let is_minder = process.is_minder && is_run_of(&process.line, name);
+            found.minders.extend(process.pid.filter(|_| is_minder));
         }
         found
     }
@@ -70,25 +54,12 @@ fn is_run_of(line: &[u8], name: &str) -> bool {
     words.next() == Some(b"run") && words.any(|word| word == name.as_bytes())
 }
 
-/// The line is `pid (name) state parent …`, and a name may have anything in it.
-fn parent(pid: &str) -> Option<String> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    Some(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.to_owned())
-}
-
 /// The fence in an environment that tells of this name.
-fn fence_in(environment: &[u8], name: &str) -> Option<Fence> {
-    let value = |variable: &str| {
-        environment.split(|byte| *byte == 0).find_map(|entry| {
-            let value = entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"=")?;
-            Some(OsStr::from_bytes(value))
-        })
-    };
-    if value(NAME)? != name {
+fn fence_in(environment: Environment<'_>, name: &str) -> Option<Fence> {
+    if environment.get(NAME)? != name {
         return None;
     }
-    Some(Fence::new(value(FENCE)?.to_str()?.parse().ok()?))
+    Some(Fence::new(environment.get(FENCE)?.to_str()?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -97,13 +68,13 @@ mod tests {
 
     #[test]
     fn only_the_fence_of_this_name_counts() {
-        let environment = b"A=1\0TENURE_FENCE=7\0TENURE_NAME=a b\0TENURE_NAMES=c\0";
+        let environment = Environment(b"A=1\0TENURE_FENCE=7\0TENURE_NAME=a b\0TENURE_NAMES=c\0");
         assert_eq!(fence_in(environment, "a b"), Some(Fence::new(7)));
         for name in ["a", "b", "", "c"] {
             assert_eq!(fence_in(environment, name), None, "{name}");
         }
-        assert_eq!(fence_in(b"TENURE_NAME=a\0", "a"), None);
-        assert_eq!(fence_in(b"TENURE_NAME=a\0TENURE_FENCE=x", "a"), None);
+        assert_eq!(fence_in(Environment(b"TENURE_NAME=a\0"), "a"), None);
+        assert_eq!(fence_in(Environment(b"TENURE_NAME=a\0TENURE_FENCE=x"), "a"), None);
     }
 
     #[test]
@@ -112,11 +83,5 @@ mod tests {
         for line in [&b"tenure\0run\0a\0b\0"[..], b"tenure\0hold\0a b\0", b"run\0a b\0", b""] {
             assert!(!is_run_of(line, "a b"), "{line:?}");
         }
-    }
-
-    #[test]
-    fn the_processes_above_are_found() {
-        let parent_of_this = std::os::unix::process::parent_id().to_string();
-        assert_eq!(parent("self"), Some(parent_of_this));
     }
 }

@@ -38,14 +38,21 @@ pub(crate) fn of_command(
 fn of_url(run: &Run) -> Vec<(&'static str, Option<OsString>)> {
     // It was found before.
     let Ok(Located { text, source, .. }) = address::locate(&run.domain) else { return Vec::new() };
-    let (url, withheld) = match (source, run.pass_url) {
-        // Below, the default is the same. So is what a file says, and its name is no secret.
-        (Source::Default, _) | (Source::Found(_), false) => (None, None),
-        (Source::VariableFile(_), _) => {
-            return vec![(address::VARIABLE, None), (address::WITHHELD, None)];
-        }
-        (_, true) => (Some(text.into()), None),
-        (Source::Option | Source::OptionFile(_) | Source::Variable, false) => (None, Some("1".into())),
-    };
-    vec![(address::VARIABLE, url), (address::FILE_VARIABLE, None), (address::WITHHELD, withheld)]
+    let mut url = None;
+    let (mut file, mut found, mut withheld) = (None, None, None);
+    match (source, run.pass_url) {
+        // Below, the default is the same.
+        (Source::Default, _) => {}
+        // The name of a file is not a secret.
+        (Source::VariableFile(path), _) => file = Some(path.clone().into()),
+        (Source::Found(path), false) => found = Some(path.clone().into()),
+        (_, true) => url = Some(text.into()),
+        (Source::Option | Source::OptionFile(_) | Source::Variable, false) => withheld = Some("1".into()),
+    }
+    vec![
+        (address::VARIABLE, url),
+        (address::FILE_VARIABLE, file),
+        (address::FOUND, found),
+        (address::WITHHELD, withheld),
+    ]
 }
