@@ -167,6 +167,7 @@ impl Place {
         let mut command = Command::new("env");
         command.args(["--default-signal", program]);
         command.env("TENURE_URL", self.url()).env_remove("TENURE_URL_FILE").env_remove("TENURE_SHARED_ONLY");
+        command.env_remove("TENURE_URL_FOUND").env_remove("TENURE_URL_WITHHELD");
         command.env("TENURE_TEST", &self.mark).env("PLACE", &self.dir).current_dir(&self.dir);
         command.stdin(Stdio::null());
         command

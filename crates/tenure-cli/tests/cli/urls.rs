@@ -602,6 +602,20 @@ fn a_tenure_that_lost_its_variables_uses_the_same_domain_or_none() {
     found(run(Some(&url), &[], &middle[..7], None), "/etc/tenure/url");
 }
 
+/// The orphans of a command stay below its `tenure run`.
+// R0.6
+#[test]
+fn an_orphan_that_lost_its_variables_does_not_lock_elsewhere() {
+    let place = Place::new();
+    let orphan =
+        r#"until test -e go; do sleep .01; done; env -i "$0" run b touch ran 2> log; echo $? > code"#;
+    let script = r#"setsid -f sh -c "$1" "$0"; touch go; until test -s code; do sleep .01; done"#;
+    let done = place.end(&["run", "a", "--", "sh", "-c", script, TENURE, orphan]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(place.read("code"), "64\n", "{}", place.read("log"));
+    assert!(place.read("log").contains("domain is not known") && !place.path("ran").exists());
+}
+
 /// Another user has another default directory, and does not see whose URL it is.
 // R0.6
 #[test]
