@@ -244,9 +244,12 @@ impl Located {
         };
         if let Some(owner) = contents.stranger() {
             let [owner, user] = [owner, rustix::process::geteuid().as_raw()].map(sys::shown_user);
-            let fix = match is_found && shown != SYSTEM {
-                true => "set HOME to the directory of this user (sudo -H)".to_owned(),
-                false => format!("chown -h root {shown}"),
+            let is_named =
+                |name| env::var_os(name).is_some_and(|dir| !dir.is_empty() && path.starts_with(dir));
+            let fix = match is_found {
+                true if is_named("XDG_CONFIG_HOME") => "unset XDG_CONFIG_HOME".to_owned(),
+                true if is_named("HOME") => "set HOME to the directory of this user (sudo -H)".to_owned(),
+                _ => format!("chown -h root {shown}"),
             };
             let what = format!("{shown} belongs to user {owner}, who can change where user {user} locks");
             warn_or_refuse(what, fix, &format!(", or name the file: --url-file {shown}"))?;

@@ -731,6 +731,9 @@ fn a_file_that_a_stranger_can_change_is_not_found() {
         &done,
         &["belongs to user daemon (1)", "user root (0)", "sudo -H", &format!("--url-file {file}")],
     );
+    let mut command = bare(&place, &["run", "name", "true"]);
+    command.env("XDG_CONFIG_HOME", place.path("home/.config"));
+    assert_refused(&end(&place, command), &["belongs to user daemon (1)", "unset XDG_CONFIG_HOME"]);
     let done = named();
     assert!(done.code == 0 && done.stderr.contains("belongs to user daemon (1)"), "{done:?}");
     let quiet = end(&place, bare(&place, &["run", "-q", "--url-file", &file, "name", "true"]));

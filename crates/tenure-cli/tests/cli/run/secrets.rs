@@ -49,6 +49,21 @@ fn the_command_does_not_see_the_password() {
     }
 }
 
+/// As the documents say: what runs as the same user can look, and what runs as another one can't.
+// R0.6
+#[test]
+fn only_another_user_is_kept_from_the_environment_of_tenure() {
+    let place = place();
+    let url = url(&place, "", PASSWORD);
+    let look = ["sh", "-c", "cat /proc/$PPID/environ; true"];
+    let other = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"];
+    for (user, sees) in [(&[][..], true), (&other[..], false)] {
+        let args = [&["name", "--"], user, &look].concat();
+        let done = place.spawn(tenure(&place, false, &url, &args)).finish();
+        assert_eq!((done.code, done.stdout.contains(PASSWORD)), (0, sees), "{user:?}");
+    }
+}
+
 // R0.6
 #[test]
 fn a_wrong_password_is_refused_and_not_shown() {
