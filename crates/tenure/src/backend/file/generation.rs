@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fs::{File, TryLockError};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::state::State;
 use super::stripe::SETTLE;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
+use crate::finding::quoted;
 use crate::record::Now;
 
 /// How long a lock is tried at once: some operations of others. A yield to a processor that is busy with something else takes longer
@@ -29,13 +31,61 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    /// Refuses to touch a file that somebody uses who shows another boot id.
-    pub(super) fn refuse_another_boot(&self, place: &Place) -> Result<(), Error> {
-        let image = slots::read(&self.file).map_err(|error| place.dir.io_trouble("read", &error))?;
-        match image.and_then(|image| State::from_bytes(&image.data)) {
-            Some(state) if state.clock.boot != place.clock.boot => refuse_living(&state, place),
-            _ => Ok(()),
+    /// Marks the file as dead, unless it is not a stripe of this version, or somebody uses it who sees another clock: then nothing is written.
+    pub(super) fn mark_dead(&self, place: &Place, index: usize) -> Result<(), Error> {
+        let (corrupt, io_trouble) =
+            (|| self.corrupt(place, index), |error| place.dir.io_trouble("read", &error));
+        self.refuse_another_version(place, index)?;
+        if let Some(image) = slots::read(&self.file).map_err(io_trouble)? {
+            let state = State::from_bytes(&image.data).ok_or_else(corrupt)?;
+            refuse_another_clock(&state, place)?;
+        } else if self.was_emptied(place)? {
+            // It counts as dead without a mark.
+            return Ok(());
+        } else if !slots::read_head(&self.file).map_err(io_trouble)?.is_some_and(|head| head.is_ours()) {
+            // Its data may have been written while they were read. Its headers may not, or only one of them.
+            return Err(corrupt());
         }
+        slots::mark_dead(&self.file).map_err(|error| place.dir.io_trouble("written", &error))
+    }
+
+    /// Whether the file is empty and nothing in it counts: a power cut left it so, or it was removed since it was opened, as it is when it has been
+    /// replaced. It was a power cut if it was last changed before this boot: a stripe has data when it gets its name. What was in it was of an
+    /// earlier boot, and is over.
+    pub(super) fn was_emptied(&self, place: &Place) -> Result<bool, Error> {
+        let stat = rustix::fs::fstat(&self.file).map_err(|error| place.dir.trouble("looked at", error))?;
+        let changed = u64::try_from(stat.st_ctime).unwrap_or(u64::MAX);
+        // Removing it changes it.
+        if stat.st_nlink > 0 && (place.booted_at)().is_none_or(|booted| changed >= booted) {
+            return Ok(false);
+        }
+        slots::is_blank(&self.file).map_err(|error| place.dir.io_trouble("read", &error))
+    }
+
+    /// What a file that a power cut left empty held before, as the files below it have it, which are removed only when it is on disk: nothing but
+    /// fences. `None` if that is not known for sure.
+    fn before_it_was_emptied(&self, place: &Place, index: usize) -> Result<Option<(Image, State)>, Error> {
+        session::refuse_another_boot(&place.dir, &place.clock, place.process)?;
+        let mut below: Vec<u64> = place
+            .dir
+            .list()?
+            .iter()
+            .filter_map(|name| number_of(name, index))
+            .filter(|&n| n < self.number)
+            .collect();
+        below.sort_unstable();
+        for number in below.into_iter().rev() {
+            let Some(older) = open(place, index, number)? else { return Ok(None) };
+            if older.was_emptied(place)? {
+                continue;
+            }
+            let (image, state) = older.load(place, index)?;
+            let is_of_this_boot =
+                State::clock_of(&image.data).is_none_or(|clock| clock.boot == place.clock.boot);
+            return Ok((!is_of_this_boot).then_some((Image { is_dead: true, ..image }, state)));
+        }
+        let state = State::new(place.clock);
+        Ok(Some((Image::dead(state.to_bytes()), state)))
     }
 
     pub(super) fn is_dead(&self, place: &Place) -> Result<bool, Error> {
@@ -52,8 +102,12 @@ impl Generation {
         place.is_removed() || !place.dir.is_named(&self.file, &file_name(index, self.number))
     }
 
-    /// The same without the lock, after the mark was set: a write that is under way ends soon, and does not count.
+    /// What a file holds that is to be replaced, without the lock, after the mark was set: a write that is under way ends soon, and does not count.
     pub(super) fn load_settled(&self, place: &Place, index: usize) -> Result<(Image, State), Error> {
+        if self.was_emptied(place)? {
+            let before = self.before_it_was_emptied(place, index)?;
+            return before.ok_or_else(|| self.corrupt(place, index));
+        }
         for _ in 0..5 {
             if let Ok(loaded) = self.load(place, index) {
                 return Ok(loaded);
@@ -63,42 +117,83 @@ impl Generation {
         self.load(place, index)
     }
 
+    /// What it holds, under the lock.
     pub(super) fn load(&self, place: &Place, index: usize) -> Result<(Image, State), Error> {
-        let refused = |why: &str| {
-            let path = place.dir.path().join(file_name(index, self.number));
-            Error::new(ErrorKind::Protocol, format!("{} {why}", path.display()))
-        };
-        let corrupt =
-            || refused("is corrupt, or not a file of tenure; if no process uses this directory, remove it");
-        let io_trouble = |error| place.dir.io_trouble("read", &error);
-        let image = slots::read(&self.file).map_err(io_trouble)?;
-        if image.as_ref().is_none_or(|image| image.is_damaged)
-            && slots::is_of_another_version(&self.file).map_err(io_trouble)?
-        {
-            return Err(refused(
-                "was written by another version of tenure; use that version, or another directory",
-            ));
+        let corrupt = || self.corrupt(place, index);
+        let image = slots::read(&self.file).map_err(|error| place.dir.io_trouble("read", &error))?;
+        if image.as_ref().is_none_or(|image| image.is_damaged) {
+            self.refuse_another_version(place, index)?;
         }
-        let image = image.ok_or_else(corrupt)?;
-        let mut state = State::from_bytes(&image.data).ok_or_else(corrupt)?;
-        if state.clock.boot == place.clock.boot {
-            if image.is_damaged {
+        let Some(image) = image else {
+            if !self.was_emptied(place)? {
                 return Err(corrupt());
             }
-            if state.clock != place.clock && !state.is_vacant() {
-                return Err(Error::unsupported(format!(
-                    "{} is in use from another time namespace, whose clock differs; use a directory for each",
-                    place.dir.path().display()
-                )));
-            }
-        } else {
-            refuse_living(&state, place)?;
+            // Whoever replaces it looks for what it held.
+            let nothing = State::new(place.clock);
+            return Ok((Image::dead(nothing.to_bytes()), nothing));
+        };
+        let mut state = State::from_bytes(&image.data).ok_or_else(corrupt)?;
+        // Nobody counts that far, and there is no higher one.
+        if image.header.seq == u64::MAX {
+            return Err(corrupt());
         }
+        if state.clock.boot == place.clock.boot && image.is_damaged {
+            return Err(corrupt());
+        }
+        refuse_another_clock(&state, place)?;
         if state.clock != place.clock {
             state.void(place.clock);
         }
         Ok((image, state))
     }
+
+    fn refuse_another_version(&self, place: &Place, index: usize) -> Result<(), Error> {
+        let is_other = slots::is_of_another_version(&self.file);
+        match is_other.map_err(|error| place.dir.io_trouble("read", &error))? {
+            true => Err(Error::new(
+                ErrorKind::Protocol,
+                format!(
+                    "{} was written by another version of tenure; use that version, or another directory",
+                    self.path(place, index).display()
+                ),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn corrupt(&self, place: &Place, index: usize) -> Error {
+        let path = self.path(place, index);
+        let what = match slots::is_blank(&self.file) {
+            Ok(true) => "is empty",
+            _ => "is corrupt, or not a file of tenure",
+        };
+        Error::new(
+            ErrorKind::Protocol,
+            format!(
+                "{} {what}; if no process uses this directory, remove this file: rm {}",
+                path.display(),
+                quoted(&path.to_string_lossy())
+            ),
+        )
+    }
+
+    fn path(&self, place: &Place, index: usize) -> PathBuf {
+        place.dir.path().join(file_name(index, self.number))
+    }
+}
+
+/// Refuses a stripe that somebody uses who measures leases on another clock.
+fn refuse_another_clock(state: &State, place: &Place) -> Result<(), Error> {
+    if state.clock.boot != place.clock.boot {
+        return refuse_living(state, place);
+    }
+    if state.clock == place.clock || state.is_vacant() {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!(
+        "{} is in use from another time namespace, whose clock differs; use a directory for each",
+        place.dir.path().display()
+    )))
 }
 
 /// Refuses to take what a stripe holds under another boot id for over while it may not be. After a reboot nobody lives who showed the
@@ -168,8 +263,13 @@ pub(super) fn highest(place: &Place, index: usize) -> Result<Option<Generation>,
             return Ok(None);
         };
         // Removed since it was listed: there is a higher one.
-        if let Some(file) = place.dir.open_file(&file_name(index, number))? {
-            return Ok(Some(Generation { number, file: Arc::new(file), seen: Cell::new(0) }));
+        if let Some(generation) = open(place, index, number)? {
+            return Ok(Some(generation));
         }
     }
+}
+
+fn open(place: &Place, index: usize, number: u64) -> Result<Option<Generation>, Error> {
+    let file = place.dir.open_file(&file_name(index, number))?;
+    Ok(file.map(|file| Generation { number, file: Arc::new(file), seen: Cell::new(0) }))
 }

@@ -26,6 +26,8 @@ pub(super) struct Place {
     pub(super) clock: ClockIdentity,
     /// Whether the boot id that this process sees is not the kernel's.
     pub(super) is_boot_replaced: bool,
+    /// Tells when the machine was booted, in s of the wall clock as it is set now, if that can be known.
+    pub(super) booted_at: fn() -> Option<u64>,
     /// What the ids of this process's sessions begin with.
     pub(super) process: u32,
     pub(super) network_fs_allowed: bool,
@@ -43,14 +45,15 @@ impl Place {
         network_fs_allowed: bool,
     ) -> Result<Self, Error> {
         let stripes = (0..STRIPES).map(|index| Mutex::new(Stripe::new(index))).collect();
-        let session_id = session_id.clone();
+        let (session_id, is_boot_replaced) = (session_id.clone(), platform::is_boot_replaced()?);
         let mut place = Place {
             dir: Arc::new(dir),
             session_id,
             session,
             stripes,
             clock,
-            is_boot_replaced: platform::is_boot_replaced()?,
+            is_boot_replaced,
+            booted_at: if is_boot_replaced { || None } else { platform::booted_at },
             process,
             network_fs_allowed,
             swept: 0,

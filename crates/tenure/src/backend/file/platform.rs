@@ -8,6 +8,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use crate::bytes::{Bytes, Put};
+use crate::clock::Clock;
 use crate::error::Error;
 
 /// Which clock leases are measured on: CLOCK_MONOTONIC of one boot, as one time namespace shows it.
@@ -35,8 +36,7 @@ impl ClockIdentity {
         let boot = read(BOOT_ID)?;
         let hex: String = boot.chars().filter(char::is_ascii_hexdigit).collect();
         let boot = u128::from_str_radix(&hex, 16).map_err(|_| unreadable(BOOT_ID))?;
-        // Kernels without time namespaces have no such file.
-        let offsets = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+        let offsets = clock_offsets();
         let monotonic = offsets.lines().find_map(|line| line.strip_prefix("monotonic")).unwrap_or("0 0");
         let mut parts = monotonic.split_whitespace().map(str::parse::<i64>);
         let (Some(Ok(seconds)), Some(Ok(nanos))) = (parts.next(), parts.next()) else {
@@ -59,6 +59,19 @@ impl ClockIdentity {
     pub(super) fn take(bytes: &mut Bytes<'_>) -> Option<Self> {
         Some(ClockIdentity { boot: bytes.take(16)?.try_into().ok()?, offset: bytes.u64()? })
     }
+}
+
+fn clock_offsets() -> String {
+    // Kernels without time namespaces have no such file.
+    fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default()
+}
+
+/// When the machine was booted, in s of the wall clock as it is set now; `None` in a time namespace, which may show another moment.
+pub(super) fn booted_at() -> Option<u64> {
+    let is_shifted =
+        clock_offsets().lines().any(|line| line.split_whitespace().skip(1).any(|number| number != "0"));
+    let micros = Clock::System.wall_micros().checked_sub(Clock::System.now().as_micros())?;
+    (!is_shifted).then_some(micros / 1_000_000)
 }
 
 /// A number that this process has, and hardly another one that runs: made of boot, process namespace, process id and start time, and of
@@ -143,6 +156,13 @@ mod tests {
         assert_eq!(clock, ClockIdentity::of_this_process().unwrap());
         assert_ne!(clock.boot, [0; 16]);
         assert_eq!(process_identity(&clock).unwrap(), process_identity(&clock).unwrap());
+    }
+
+    #[test]
+    fn the_machine_was_booted_when_the_kernel_says() {
+        let stat = fs::read_to_string("/proc/stat").unwrap();
+        let said: u64 = stat.lines().find_map(|line| line.strip_prefix("btime ")).unwrap().parse().unwrap();
+        assert!(booted_at().unwrap().abs_diff(said) <= 2, "{:?} and {said}", booted_at());
     }
 
     #[test]

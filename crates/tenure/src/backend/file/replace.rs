@@ -27,7 +27,8 @@ pub(super) fn replace(place: &Place, index: usize, dead: Option<u64>) -> Result<
         (None, None) => (1, 1, State::new(place.clock).to_bytes()),
         (Some(highest), Some(dead)) if highest.number == dead => {
             let (image, _) = highest.load_settled(place, index)?;
-            (dead + 1, image.header.seq + 1, image.data)
+            let number = dead.checked_add(1).ok_or_else(|| highest.corrupt(place, index))?;
+            (number, image.header.seq + 1, image.data)
         }
         _ => return Ok(()),
     };

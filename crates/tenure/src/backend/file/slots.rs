@@ -66,6 +66,13 @@ pub(super) struct Image {
     pub(super) is_dead: bool,
 }
 
+impl Image {
+    /// What is to be copied to a new file, and can't be written here.
+    pub(super) fn dead(data: Vec<u8>) -> Self {
+        Image { header: Header::of(0, &data), data, is_damaged: false, is_dead: true }
+    }
+}
+
 impl Header {
     pub(super) fn of(seq: u64, data: &[u8]) -> Self {
         Header { seq, len: data.len(), crc: crc32fast::hash(data) }
@@ -121,6 +128,11 @@ impl Head {
         Head { headers, is_dead: mark.iter().any(|&byte| byte != 0) }
     }
 
+    /// Whether it is of a stripe of this version: one slot is whole at any time.
+    pub(super) fn is_ours(&self) -> bool {
+        self.headers.iter().any(Option::is_some)
+    }
+
     /// The slot that counts, if both are whole.
     pub(super) fn newest(&self) -> Option<Header> {
         self.headers[0].and(self.headers[1])
@@ -154,8 +166,32 @@ pub(super) fn read_head(file: &File) -> io::Result<Option<Head>> {
 pub(super) fn is_of_another_version(file: &File) -> io::Result<bool> {
     let mut bytes = [0; HEAD.end - HEAD.start];
     let is_read = read_all(file, &mut bytes, HEAD.start as u64)?;
-    let is_other = |header: &[u8]| header.starts_with(ANY_VERSION) && !header.starts_with(MAGIC);
+    let is_other = |header: &[u8]| has_version(header) && !header.starts_with(MAGIC);
     Ok(is_read && (is_other(&bytes) || is_other(&bytes[bytes.len() - HEADER..])))
+}
+
+/// Whether a header begins as that of any version does: the word, a number, a newline.
+fn has_version(header: &[u8]) -> bool {
+    let Some(rest) = header.strip_prefix(ANY_VERSION) else { return false };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    digits > 0 && rest.get(digits) == Some(&b'\n')
+}
+
+/// Whether there is nothing in the file but zeros, if anything: a stripe has headers when it gets its name.
+pub(super) fn is_blank(file: &File) -> io::Result<bool> {
+    let len = file.metadata()?.len();
+    if len > long_data_at(2) {
+        return Ok(false);
+    }
+    let (mut at, mut bytes) = (0, [0; BOTH]);
+    while at < len {
+        match file.read_at(&mut bytes, at)? {
+            0 => break,
+            read if bytes[..read].iter().all(|&byte| byte == 0) => at += read as u64,
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
 }
 
 /// The beginning of the data that count now, without the lock; `None` when they are short, or the file changes meanwhile, or is dead. There is no

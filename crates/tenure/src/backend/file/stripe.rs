@@ -183,10 +183,7 @@ impl Stripe {
             if self.open.is_none() {
                 self.open = highest(place, self.index)?;
             }
-            let Some(generation) = &self.open else {
-                let nothing = State::new(place.clock).to_bytes();
-                return Ok(read(&nothing).filter(|_| !place.is_removed()));
-            };
+            let Some(generation) = &self.open else { return Ok(look_at_nothing(place, read)) };
             let now = super::now();
             if generation.was_removed(place, self.index, now) {
                 self.open = None;
@@ -195,6 +192,14 @@ impl Stripe {
             let image =
                 slots::read(&generation.file).map_err(|error| place.dir.io_trouble("read", &error))?;
             let took = Clock::Awake.now().as_micros().wrapping_sub(now.lease);
+            if image.is_none() && generation.was_emptied(place)? {
+                let newer = highest(place, self.index)?.filter(|newer| newer.number > generation.number);
+                if newer.is_none() {
+                    return Ok(look_at_nothing(place, read));
+                }
+                self.open = newer;
+                continue;
+            }
             let Some(image) = image.filter(|image| !image.is_damaged && took <= SURE) else { continue };
             if image.is_dead {
                 self.open = None;
@@ -242,11 +247,14 @@ impl Stripe {
     /// Declares the file dead, because whoever has its lock is stuck; returns its number.
     pub(super) fn condemn(&self, place: &Place) -> Result<Option<u64>, Error> {
         let Some(generation) = &self.open else { return Ok(None) };
-        generation.refuse_another_boot(place)?;
-        slots::mark_dead(&generation.file).map_err(|error| place.dir.io_trouble("written", &error))?;
+        generation.mark_dead(place, self.index)?;
         at(Point::Condemned);
         Ok(Some(generation.number))
     }
+}
+
+fn look_at_nothing<T>(place: &Place, read: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+    read(&State::new(place.clock).to_bytes()).filter(|_| !place.is_removed())
 }
 
 fn too_much(place: &Place) -> Error {

@@ -6,6 +6,7 @@ mod deaths;
 mod groups;
 mod limits;
 mod places;
+mod power;
 mod reboots;
 
 use std::time::Duration;

@@ -169,6 +169,71 @@ async fn a_stripe_of_another_version_is_refused() {
     held.is_refused("another version, and a boot before").await;
 }
 
+// R2.8, S1: while somebody else has its lock, a file that is not a stripe of this version is not marked as dead: nothing is written to it.
+#[tokio::test]
+async fn only_a_stripe_of_this_version_is_marked_as_dead() {
+    let held = Held::new().await;
+    let whole = fs::read(&held.file).unwrap();
+    let mut other = whole.clone();
+    HEADERS.iter().for_each(|at| other[at + "tenure".len()] = b'2');
+    let text = b"something else\n".repeat(1_000);
+    for (content, why) in [
+        (other, "another version"),
+        (text, "is corrupt"),
+        (vec![0; BOTH], "is empty"),
+        (vec![0; 10], "is empty"),
+        (Vec::new(), "is empty"),
+    ] {
+        fs::write(&held.file, &content).unwrap();
+        let stuck = fs::File::open(&held.file).unwrap();
+        stuck.lock().unwrap();
+        let error = held.ask().await.expect("an error").to_string();
+        assert!(error.contains(why), "{error}");
+        assert_eq!(fs::read(&held.file).unwrap(), content, "{why}");
+        stuck.unlock().unwrap();
+    }
+    fs::write(&held.file, whole).unwrap();
+    assert!(held.ask().await.is_none(), "it is whole again");
+}
+
+/// A version is a number and a newline. Anything else is damage, and the error has the command that removes this file, and no other.
+#[tokio::test]
+async fn damage_is_not_taken_for_another_version() {
+    let held = Held::new().await;
+    let file = fs::File::options().read(true).write(true).open(&held.file).unwrap();
+    for (magic, is_version) in [
+        ("tenure2\n", true),
+        ("tenure12\n", true),
+        ("tenure\n\n", false),
+        ("tenurex\n", false),
+        ("tenure2x", false),
+    ] {
+        HEADERS.iter().for_each(|&at| file.write_all_at(magic.as_bytes(), at as u64).unwrap());
+        let error = held.ask().await.expect("an error").to_string();
+        assert_eq!(error.contains("another version"), is_version, "{magic:?}: {error}");
+        let remove = format!("remove this file: rm {}", held.file.display());
+        assert_eq!(error.ends_with(&remove), !is_version, "{magic:?}: {error}");
+    }
+}
+
+/// The highest numbers there are: nothing can follow them.
+#[tokio::test]
+async fn a_stripe_whose_numbers_are_used_up_is_refused() {
+    let held = Held::new().await;
+    let whole = fs::read(&held.file).unwrap();
+    let file = fs::File::options().read(true).write(true).open(&held.file).unwrap();
+    let data = read(&file).unwrap().unwrap().data;
+    crate::backend::file::slots::write_new(&file, u64::MAX, &data).unwrap();
+    let error = held.ask().await.expect("an error");
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+
+    fs::write(&held.file, whole).unwrap();
+    mark_dead(&file).unwrap();
+    fs::rename(&held.file, held.file.with_extension(u64::MAX.to_string())).unwrap();
+    let error = held.ask().await.expect("an error");
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+}
+
 /// The mark of a thief that died before it put anything in the file's place.
 #[tokio::test]
 async fn a_stripe_that_is_marked_as_dead_is_replaced_with_all_it_holds() {

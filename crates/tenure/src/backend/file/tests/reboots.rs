@@ -63,6 +63,12 @@ async fn another_time_namespace_is_refused_while_it_is_in_use() {
     let error = domain.lock(NAME).try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("time namespace"), "{error}");
+    // Also while a process of that namespace has the stripe: it is not taken from it.
+    let path = scratch.store().join(stripe_file(NAME));
+    let (before, stuck) = (std::fs::read(&path).unwrap(), std::fs::File::open(&path).unwrap());
+    stuck.lock().unwrap();
+    assert_eq!(domain.lock(NAME).try_acquire().await.unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
 
     let scratch = Scratch::new();
     state.void(clock_of_another_namespace());
