@@ -111,6 +111,11 @@ impl Shared {
         wakes: &mut Vec<Wake>,
     ) -> Result<Option<(Reply, u64, Option<Token>)>, Error> {
         let Request { name, op, was_done } = request;
+        // The files of a session may be gone with all others. That is looked at every now and then; here it decides who is dead.
+        if matches!(op, Op::Death { .. }) && place.is_removed() {
+            self.reopen(place)?;
+            return Ok(None);
+        }
         let mut buried = None;
         let outcome = place.stripe(name).lock().change(place, |state, now| {
             if let Op::Death { token } = &*op {

@@ -8,7 +8,7 @@
 //! A session becomes visible, by a rename, when it is locked. It is dead when it can be locked by another, and when nobody holds its
 //! lifeline either: a file under a lock that does live by its descriptors, and so in every process that they were given to.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
@@ -18,12 +18,14 @@ use rustix::io::Errno;
 use super::directory::Directory;
 use super::place::swept_away;
 use super::platform::ClockIdentity;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::owner::{SessionId, hex};
 use crate::sync::Mutex;
 
 /// How often the kernel's list of locks is read before a lock counts as missing.
 const LOOKS: usize = 5;
+/// How much of a session's file is read: more than a session writes.
+const LONGEST_ABOUT: u64 = 256;
 
 /// The files of this client's session; removed when it is dropped.
 #[derive(Debug)]
@@ -127,6 +129,8 @@ impl SessionFiles {
             None => {
                 // Under another name until it has its mode: others could else not tell whether it is locked, if this process were killed before.
                 let draft = format!("draft-{}-lifeline", self.id.as_str());
+                // An attempt that failed may have left one.
+                dir.remove(&draft);
                 let file = dir.create(&draft)?;
                 file.lock().map_err(|error| dir.io_trouble("locked", &error))?;
                 if !dir.rename(&draft, &lifeline_name(&self.id))? {
@@ -178,9 +182,14 @@ fn is_unlocked(dir: &Directory, name: &str) -> bool {
 fn is_cut(dir: &Directory, id: &SessionId) -> bool {
     match dir.open_file(&lifeline_name(id)) {
         Ok(None) => true,
-        Ok(Some(file)) => file.try_lock_shared().is_ok(),
+        Ok(Some(file)) => is_free(&file.try_lock_shared()),
         Err(_) => false,
     }
+}
+
+/// Whether nobody has a lock that was tried. If the file system could not tell, somebody has.
+fn is_free(tried: &Result<(), TryLockError>) -> bool {
+    tried.is_ok()
 }
 
 fn remove(dir: &Directory, id: &SessionId) {
@@ -219,17 +228,24 @@ pub(super) fn sweep(dir: &Directory, names: &[String], process: u32) -> usize {
 /// Refuses to go on beside a living session that shows another boot id. What it has written looks like that of an earlier boot, and
 /// is not: its process runs in a container that has a boot id of its own, or on another machine.
 pub(super) fn refuse_another_boot(dir: &Directory, clock: &ClockIdentity, process: u32) -> Result<(), Error> {
-    let boot = hex(clock.boot);
+    let own = format!("boot {}\n", hex(clock.boot));
     for name in dir.list()?.iter().filter(|name| name.starts_with("session-")) {
         let Some(id) = name.strip_prefix("session-").and_then(SessionId::parse) else { continue };
         if id.is_of_process(process) {
             continue;
         }
-        // One that ended since it was listed is in nobody's way.
-        let Some(mut file) = dir.open_file(name)? else { continue };
-        let mut about = String::new();
-        file.read_to_string(&mut about).map_err(|error| dir.io_trouble("read", &error))?;
-        if !about.contains(&boot) && !is_dead(dir, &id, process) {
+        let file = match dir.open_file(name) {
+            Ok(Some(file)) => file,
+            // One that ended since it was listed is in nobody's way, and neither is what is not a file: nobody can have locked it.
+            Ok(None) => continue,
+            Err(error) if error.kind() == ErrorKind::Protocol => continue,
+            Err(error) => return Err(error),
+        };
+        let mut about = Vec::new();
+        let read = file.take(LONGEST_ABOUT).read_to_end(&mut about);
+        read.map_err(|error| dir.io_trouble("read", &error))?;
+        // Whatever it says: if somebody has locked it, that may be a session.
+        if !about.starts_with(own.as_bytes()) && !is_dead(dir, &id, process) {
             return Err(Error::unsupported(format!(
                 "{} is in use by a process with another boot id, in another container or on another machine; use a directory \
                  for each, or one boot id for all (/proc/sys/kernel/random/boot_id); between machines use Redis",
@@ -238,4 +254,18 @@ pub(super) fn refuse_another_boot(dir: &Directory, clock: &ClockIdentity, proces
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // S1
+    #[test]
+    fn a_lock_that_the_file_system_cannot_test_is_held() {
+        let no_locks = std::io::Error::from_raw_os_error(Errno::NOLCK.raw_os_error());
+        assert!(is_free(&Ok(())));
+        assert!(!is_free(&Err(TryLockError::WouldBlock)));
+        assert!(!is_free(&Err(TryLockError::Error(no_locks))));
+    }
 }

@@ -234,6 +234,40 @@ async fn a_stripe_whose_numbers_are_used_up_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
 }
 
+/// What is called like a session and is none is in nobody's way, however long it is and whatever is in it. It is removed, as what dead sessions leave.
+#[tokio::test]
+async fn what_cannot_be_a_session_is_in_nobodys_way() {
+    let held = Held::new().await;
+    let planted = held.scratch.store().join("session-0123456789abcdef");
+    fs::write(&planted, [0xff, 0xfe, 0x00]).unwrap();
+    assert!(held.ask().await.is_none() && !planted.exists(), "bytes that are no text");
+    fs::File::create(&planted).unwrap().set_len(1 << 40).unwrap();
+    assert!(held.ask().await.is_none() && !planted.exists(), "more than fits into memory");
+    fs::create_dir(&planted).unwrap();
+    assert!(held.ask().await.is_none(), "a directory");
+    fs::remove_dir(&planted).unwrap();
+    symlink("/dev/zero", &planted).unwrap();
+    assert!(held.ask().await.is_none(), "a link");
+}
+
+// S1: one that a process has locked is a session, whatever it says.
+#[tokio::test]
+async fn a_locked_session_that_says_nothing_lives() {
+    let scratch = Scratch::new();
+    let mut puppet = Puppet::start(&scratch);
+    puppet.acquire(NAME);
+    let session = scratch.files().into_iter().find(|name| name.starts_with("session-")).unwrap();
+    let file = scratch.store().join(session);
+    let said = fs::read(&file).unwrap();
+    for content in [&[0xff, 0xfe][..], b"", b"boot 0\n"] {
+        fs::write(&file, content).unwrap();
+        let error = Domain::open(&scratch.url()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    }
+    fs::write(&file, said).unwrap();
+    assert!(is_busy(&open(&scratch).await, NAME).await);
+}
+
 /// The mark of a thief that died before it put anything in the file's place.
 #[tokio::test]
 async fn a_stripe_that_is_marked_as_dead_is_replaced_with_all_it_holds() {

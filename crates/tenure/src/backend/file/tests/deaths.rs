@@ -113,6 +113,34 @@ async fn a_lifeline_keeps_the_session_until_it_is_cut() {
     assert!(begin.elapsed() < SEEN);
 }
 
+/// An attempt that failed, on a full disk, may have left the file that becomes the lifeline.
+#[tokio::test]
+async fn a_lifeline_can_be_had_after_an_attempt_that_failed() {
+    let scratch = Scratch::new();
+    let domain = open(&scratch).await;
+    let id = scratch.files().into_iter().find_map(|name| name.strip_prefix("session-").map(str::to_owned));
+    let draft = scratch.store().join(format!("draft-{}-lifeline", id.expect("a session")));
+    std::fs::write(&draft, "").expect("a file");
+    assert!(domain.lifeline().await.expect("a lifeline").is_some());
+    assert!(!draft.exists());
+}
+
+// S1: whose files are gone with the whole directory is not dead. That the directory is gone is looked at every 10 ms; before a
+// death is believed, it is looked at once more.
+#[tokio::test]
+async fn nobody_is_buried_in_a_directory_that_was_removed() {
+    for _ in 0..10 {
+        let scratch = Scratch::new();
+        let mut holder = Puppet::start(&scratch);
+        holder.acquire(NAME);
+        let domain = open(&scratch).await;
+        assert!(is_busy(&domain, NAME).await);
+        std::fs::remove_dir_all(scratch.store()).expect("to remove it");
+        let attempt = domain.lock(NAME).try_acquire().await;
+        assert!(!matches!(attempt, Ok(Attempt::Acquired(_))), "two hold it");
+    }
+}
+
 #[test]
 fn what_the_dead_leave_is_swept() {
     let scratch = Scratch::new();
