@@ -82,6 +82,42 @@ fn the_default_directory_is_in_one_place_or_nowhere() {
     }
 }
 
+// S1: in a user namespace of their own, a user has another id, and would lock in another place.
+#[test]
+fn a_user_namespace_does_not_lead_to_another_default_directory() {
+    let place = Place::new();
+    let lock = "mount -t tmpfs -o size=4m,mode=755 none /run; mkdir -m 1777 /run/lock; chmod 1777 /run/lock";
+    // Holds the name, and asks for it in another namespace meanwhile.
+    let twice = |unshare: &str| {
+        format!(
+            "exec 9<\"$0\"; exec setpriv --reuid=54321 --regid=54321 --clear-groups env -u TENURE_URL HOME=/ \
+             /proc/self/fd/9 run name -- {unshare} /proc/self/fd/9 run -n name -- echo two"
+        )
+    };
+    for unshare in ["unshare -Ur", "unshare -U", "unshare -Ur unshare -Ur", "unshare -U --map-user=54321"] {
+        let run = after(&place, lock, &["sh", "-c", &twice(unshare), TENURE]);
+        let said = stderr(&run);
+        assert!(!run.status.success(), "{unshare}: {said}");
+        assert!(!String::from_utf8_lossy(&run.stdout).contains("two"), "{unshare}: two hold it");
+        assert!(said.contains("user namespace") && said.contains("file:///"), "{unshare}: {said}");
+    }
+    // Where an id means the same user, it is the same directory.
+    let of_root =
+        format!("unset TENURE_URL; {TENURE} run name -- unshare -Ur {TENURE} run -n name -- echo two");
+    let run = after(&place, lock, &["sh", "-c", &of_root]);
+    assert_eq!(run.status.code(), Some(75), "{}", stderr(&run));
+    // A container has a directory of its own, and users that are others outside.
+    let container = r#"exec 9<"$0"
+        unshare --user --mount sleep 600 & pid=$!
+        until [ "$(readlink /proc/$pid/ns/user)" != "$(readlink /proc/self/ns/user)" ]; do :; done
+        for map in uid_map gid_map; do echo 0 100000 65536 > /proc/$pid/$map; done
+        tenure="env -u TENURE_URL HOME=/ /proc/self/fd/9 run name -- echo"
+        nsenter --user --mount --target $pid sh -c "$tenure outside; mount -t tmpfs none /run/lock && $tenure inside"
+        kill $pid"#;
+    let run = after(&place, lock, &["sh", "-c", container, TENURE]);
+    assert_eq!(String::from_utf8_lossy(&run.stdout), "inside\n", "{}", stderr(&run));
+}
+
 /// Where everyone can make directories, another user could make the default one of a group that its victim is in.
 #[test]
 fn the_default_directory_is_not_shared() {

@@ -22,6 +22,8 @@ const DEFAULT_PARENT: &str = "/run/lock";
 pub(super) struct Directory {
     fd: OwnedFd,
     path: PathBuf,
+    /// Others may write to its parent, so a link in its place may be anybody's, and is not followed.
+    made_by_anybody: bool,
     /// The name of its file system, if that is not known to be local.
     foreign_fs: Option<String>,
 }
@@ -39,8 +41,12 @@ impl Directory {
 
     /// The same directory again, by its path, after it was removed. Only whoever opens a domain makes one.
     pub(super) fn reopen(&self, network_fs_allowed: bool) -> Result<Self, Error> {
-        let fd = open_dir(&self.path, OFlags::empty()).map_err(|error| not_opened(&self.path, error))?;
-        let mut directory = Directory { fd, path: self.path.clone(), foreign_fs: None };
+        let (path, made_by_anybody) = (self.path.clone(), self.made_by_anybody);
+        let fd = match made_by_anybody {
+            true => open_made(&path)?,
+            false => open_dir(&path, OFlags::empty()).map_err(|error| not_opened(&path, error))?,
+        };
+        let mut directory = Directory { fd, path, made_by_anybody, foreign_fs: None };
         directory.check(network_fs_allowed)?;
         Ok(directory)
     }
@@ -49,6 +55,7 @@ impl Directory {
     /// shell, would else lock in different places. So it is this one, or an error.
     pub(super) fn open_default(parent: &str) -> Result<Self, Error> {
         let path = Path::new(parent).join(default_name());
+        refuse_other_ids(Path::new(parent), &path)?;
         make(&path).map_err(|error| {
             let (user, reason) = (rustix::process::geteuid().as_raw(), reason(error));
             let path = path.display();
@@ -58,18 +65,8 @@ impl Directory {
             );
             Error::new(kind_and_fix(error).0, message)
         })?;
-        // Others may write to the parent, so a link there may be anybody's.
-        match open_dir(&path, OFlags::NOFOLLOW) {
-            Ok(fd) => Ok(Directory { fd, path, foreign_fs: None }),
-            Err(Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => Err(Error::new(
-                ErrorKind::Denied,
-                format!(
-                    "{} is not a directory of this user; somebody else made it: remove it, or use another one: `file:///path`",
-                    path.display()
-                ),
-            )),
-            Err(error) => Err(trouble(&path, "opened", error)),
-        }
+        let fd = open_made(&path)?;
+        Ok(Directory { fd, path, made_by_anybody: true, foreign_fs: None })
     }
 
     /// Opens the directory that a URL names; makes it if it is missing.
@@ -89,7 +86,7 @@ impl Directory {
             answer => answer,
         };
         let fd = fd.map_err(|error| not_opened(path, error))?;
-        Ok(Directory { fd, path: path.to_owned(), foreign_fs: None })
+        Ok(Directory { fd, path: path.to_owned(), made_by_anybody: false, foreign_fs: None })
     }
 
     fn check(&mut self, network_fs_allowed: bool) -> Result<(), Error> {
@@ -342,6 +339,35 @@ fn make(path: &Path) -> Result<(), Errno> {
 
 fn open_dir(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | flags, Mode::empty())
+}
+
+/// Opens the default directory, which must not be a link.
+fn open_made(path: &Path) -> Result<OwnedFd, Error> {
+    open_dir(path, OFlags::NOFOLLOW).map_err(|error| match error {
+        Errno::NOTDIR | Errno::LOOP | Errno::ACCESS => Error::new(
+            ErrorKind::Denied,
+            format!(
+                "{} is not a directory of this user; somebody else made it: remove it, or use another one: `file:///path`",
+                path.display()
+            ),
+        ),
+        error => trouble(path, "opened", error),
+    })
+}
+
+/// Refuses the default directory if the processes of a user may see different user ids, and so different directories.
+fn refuse_other_ids(parent: &Path, path: &Path) -> Result<(), Error> {
+    // If the parent is not there, the directory can't be made.
+    let Ok(stat) = rustix::fs::stat(parent) else { return Ok(()) };
+    let user = rustix::process::geteuid().as_raw();
+    if platform::UserMap::of_this_process()?.agrees_on(user, stat.st_uid) {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!(
+        "default directory {} can't be used in this user namespace, where the user id is {user} and may be another one outside; use a directory \
+         that all processes of this user share: `file:///path`",
+        path.display()
+    )))
 }
 
 /// What it means that a directory which a URL names could not be opened.

@@ -22,6 +22,10 @@ pub(super) struct ClockIdentity {
 /// Where systems keep temporary files.
 pub(super) const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// The map of a namespace that shows all users as they are.
+const ALL_USERS: [u32; 3] = [0, 0, u32::MAX];
+/// The id that the kernel shows for users that a namespace does not.
+const OVERFLOW: u32 = 65_534;
 /// The kind of file system that the kernel's own files are on.
 const PROC: u32 = 0x9fa0;
 
@@ -86,6 +90,60 @@ pub(super) fn process_identity(clock: &ClockIdentity) -> Result<u32, Error> {
     };
     let identity = format!("{:x?} {namespace} {} {start} {stack}", clock.boot, std::process::id());
     Ok(crc32fast::hash(identity.as_bytes()))
+}
+
+/// Which users a user namespace shows, and which ids they have outside of it.
+#[derive(Debug)]
+pub(super) struct UserMap(Vec<[u32; 3]>);
+
+impl UserMap {
+    pub(super) fn of_this_process() -> Result<Self, Error> {
+        const FILE: &str = "/proc/self/uid_map";
+        // A kernel without user namespaces has no such file.
+        if matches!(fs::exists(FILE), Ok(false)) {
+            return Ok(UserMap(vec![ALL_USERS]));
+        }
+        UserMap::parse(&read(FILE)?).ok_or_else(|| unreadable(FILE))
+    }
+
+    /// From lines `first-inside first-outside count`.
+    fn parse(text: &str) -> Option<Self> {
+        let line = |line: &str| {
+            let numbers: Vec<u32> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+            <[u32; 3]>::try_from(numbers).ok()
+        };
+        text.lines().map(line).collect::<Option<_>>().map(UserMap)
+    }
+
+    /// The id outside, in the namespace around this one, of a user that this one shows.
+    fn outside(&self, user: u32) -> Option<u32> {
+        self.0.iter().find_map(|&[inside, outside, count]| {
+            let nth = user.checked_sub(inside).filter(|nth| *nth < count)?;
+            outside.checked_add(nth)
+        })
+    }
+
+    /// Whether every user has its own id: in the namespace of the machine, and in no other one but those that show all of it. (The kernel maps a range
+    /// only within one range of the namespace around, so this holds for all namespaces around this one.)
+    fn is_whole(&self) -> bool {
+        self.0 == [ALL_USERS]
+    }
+
+    /// Whether the owner of a file can't be told: the kernel shows this id for every user that is not in the map.
+    pub(super) fn hides(&self, owner: u32) -> bool {
+        owner == OVERFLOW && self.outside(owner).is_none()
+    }
+
+    /// Whether the processes of a user that see this directory of root agree on the user's id. Outside of the machine's own namespace they do
+    /// - in a container, if the directory belongs to the root of the container, who is another user outside;
+    /// - in a service whose namespace shows root and its own user as they are, and hides the rest.
+    ///
+    /// If the directory belongs to a user that is hidden, or is not root here, this namespace was made by an ordinary user, who has another id outside.
+    pub(super) fn agrees_on(&self, user: u32, owner_of_directory: u32) -> bool {
+        let is_shown_as_it_is = |user| self.outside(user) == Some(user);
+        let is_roots = owner_of_directory == 0 && self.outside(0).is_some();
+        self.is_whole() || is_roots && (!is_shown_as_it_is(0) || is_shown_as_it_is(user))
+    }
 }
 
 /// What a file system is called, and whether its locks and pipes hold between the processes of this machine and no others.
@@ -185,6 +243,44 @@ mod tests {
         ] {
             assert_eq!(private_tmp_among(mounts, Path::new(path)), expected, "{path} in {mounts}");
         }
+    }
+
+    #[test]
+    fn a_user_namespace_agrees_on_ids_or_is_refused() {
+        let own = "         0          0 4294967295\n";
+        let container = "0 100000 65536\n";
+        for (map, user, owner, expected) in [
+            (own, 1_000, 0, true),
+            // Whoever owns the parent: another check refuses what is wrong with it.
+            (own, 65_534, 65_534, true),
+            // `unshare -Ur` and `unshare -U` by an ordinary user: root's directory is hidden.
+            ("0 1000 1\n", 0, OVERFLOW, false),
+            ("1000 1000 1\n", 1_000, OVERFLOW, false),
+            ("", OVERFLOW, OVERFLOW, false),
+            // The same by root: root is root.
+            ("0 0 1\n", 0, 0, true),
+            // One more inside of an ordinary user's.
+            ("0 0 1\n", 0, OVERFLOW, false),
+            // Root shows itself as somebody else.
+            ("1000 0 1\n", 1_000, 1_000, false),
+            // A service with `PrivateUsers=yes`.
+            ("0 0 1\n1000 1000 1\n", 1_000, 0, true),
+            ("0 0 1\n5 1000 1\n", 5, 0, false),
+            ("0 0 1\n1 100000 65536\n", 33, 0, false),
+            // A container with a directory of its own, also with `--userns=keep-id`, and with the machine's.
+            (container, 0, 0, true),
+            (container, 33, 0, true),
+            ("0 1 1000\n1000 0 1\n1001 1001 64536\n", 1_000, 0, true),
+            (container, 0, OVERFLOW, false),
+        ] {
+            let map = UserMap::parse(map).unwrap();
+            assert_eq!(map.agrees_on(user, owner), expected, "{user}, {owner} in {map:?}");
+        }
+        assert!(UserMap::of_this_process().unwrap().outside(0).is_some());
+        assert!(UserMap::parse("0 0\n").is_none() && UserMap::parse("0 0 x\n").is_none());
+        let hides = |map: &str, owner| UserMap::parse(map).unwrap().hides(owner);
+        assert!(hides("0 1000 1\n", OVERFLOW) && hides("", OVERFLOW));
+        assert!(!hides(own, OVERFLOW) && !hides(container, OVERFLOW) && !hides("0 1000 1\n", 0));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, Stat};
 
+use super::platform;
 use crate::error::{Error, ErrorKind};
 use crate::finding::quoted;
 use crate::owner;
@@ -43,6 +44,16 @@ pub(super) fn is_usable_by(group: u32, file: &Stat) -> bool {
 /// Refuses a directory that is neither this user's alone nor shared as it should be. The default one is never shared: others may be able to make it.
 pub(super) fn check(path: &Path, directory: &Stat, is_default: bool) -> Result<(), Error> {
     let group = group_of(directory).filter(|_| !is_default);
+    if platform::UserMap::of_this_process()?.hides(directory.st_uid) {
+        let path = path.display();
+        return Err(Error::new(
+            ErrorKind::Denied,
+            format!(
+                "directory {path} belongs to a user that this user namespace does not show; run tenure outside of the namespace, or use \
+                 a directory that a user in it made: `file:///path`"
+            ),
+        ));
+    }
     let refusal = match group {
         Some(group) => unfit_to_share(path, directory, group),
         None => not_private(path, directory, is_default),

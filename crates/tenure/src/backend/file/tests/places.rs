@@ -251,4 +251,12 @@ fn the_default_directory_is_in_one_place_or_an_error() {
     fs::remove_file(&dir).unwrap();
     std::os::unix::fs::symlink(&parent, &dir).unwrap();
     assert_eq!(open().unwrap_err().kind(), ErrorKind::Denied, "a link");
+
+    // Neither when it is looked for again, after it was removed.
+    fs::remove_file(&dir).unwrap();
+    let opened = open().unwrap();
+    let elsewhere = scratch.path().join("elsewhere");
+    fs::rename(&dir, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &dir).unwrap();
+    assert_eq!(opened.reopen(false).unwrap_err().kind(), ErrorKind::Denied, "a link later");
 }
