@@ -106,7 +106,7 @@ fn doctor_finds_files_that_the_group_cannot_use() {
         let fit = shared.end(user, &["doctor"]);
         assert_eq!(fit.code, 0, "{fit:?}");
         assert!(fit.stdout.contains(&format!("mode 2770, shared with group {GROUP}")), "{}", fit.stdout);
-        assert!(fit.stdout.contains("all can be used by every member"), "{}", fit.stdout);
+        assert!(fit.stdout.contains("can use all of them"), "{}", fit.stdout);
     }
     // As they are if the directory was private before.
     assert_eq!(shared.end(ALICE, &["run", "backup", "--", "true"]).code, 0);
@@ -117,10 +117,29 @@ fn doctor_finds_files_that_the_group_cannot_use() {
     let mut lines = unfit.stdout.lines().skip_while(|line| !line.contains(" files "));
     let (found, remedy) = (lines.next().expect("a finding"), lines.next().expect("a remedy"));
     assert!(found.contains(&format!("can't be used by group {GROUP}")), "{}", unfit.stdout);
-    shared.sh(remedy.trim());
+    shared.sh(remedy.trim().strip_prefix("as root: ").expect("it says who can do it"));
     assert!(stripes().all(|stripe| fs::metadata(stripe).unwrap().mode() & 0o777 == 0o660));
     let fit = shared.end(BOB, &["doctor"]);
     assert_eq!(fit.code, 0, "{fit:?}");
+}
+
+// B5
+#[test]
+fn doctor_says_which_bit_is_missing() {
+    let [for_root, shared] = [(); 2].map(|()| {
+        let shared = Shared::new();
+        shared.sh(&format!("chmod 2750 {}", shared.dir.display()));
+        shared
+    });
+    let doubtful = for_root.end(0, &["doctor"]);
+    assert_eq!(doubtful.code, 0, "{doubtful:?}");
+    assert!(doubtful.stdout.contains("its group can't write to it"), "{}", doubtful.stdout);
+    let refused = shared.end(ALICE, &["doctor"]);
+    assert_eq!(refused.code, 77, "{refused:?}");
+    let command = refused.stdout.split('`').nth(1).expect("a command");
+    assert!(refused.stdout.contains("as root: `chmod 2770"), "{}", refused.stdout);
+    shared.sh(command);
+    assert_eq!(shared.end(ALICE, &["doctor"]).code, 0);
 }
 
 // B5

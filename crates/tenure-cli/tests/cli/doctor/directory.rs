@@ -90,6 +90,49 @@ fn a_directory_of_another_user() {
     assert!(report.reason("store").contains("belongs to user"), "{}", report.reason("store"));
 }
 
+// B5: names on these files are refused, so the directory is not fit, whether it is shared or not.
+#[test]
+fn files_that_cannot_be_used() {
+    let place = Place::new();
+    let dir = InMemory::new(&place);
+    assert_eq!(doctor_at(&place, &dir.url()).troubles(), []);
+    let (stripe, session) = (dir.0.join("stripe-3f.7"), dir.0.join("session-0123456789abcdef"));
+    let mut other = vec![0; 8_192];
+    other[4_056..4_064].copy_from_slice(b"tenure2\n");
+    for (content, why) in [
+        (&other[..], "was written by another version of tenure"),
+        (b"something else", "is corrupt, or not a file of tenure"),
+        (b"", "is empty"),
+    ] {
+        fs::write(&stripe, content).unwrap();
+        let report = doctor_at(&place, &dir.url());
+        assert!(
+            report.troubles().contains(&("files", "unfit")) && report.code == 1,
+            "{:?}",
+            report.troubles()
+        );
+        assert!(
+            report.reason("files").starts_with(&format!("{} {why}", stripe.display())),
+            "{}",
+            report.reason("files")
+        );
+        let remedy = report.finding("files")["remedy"].as_str().unwrap();
+        assert!(
+            remedy.contains("use that version") || remedy.ends_with(&format!("rm {}", stripe.display())),
+            "{remedy}"
+        );
+        assert_eq!(fs::read(&stripe).unwrap(), content, "nothing is written to it");
+    }
+    fs::create_dir(&session).unwrap();
+    let report = doctor_at(&place, &dir.url());
+    assert!(report.reason("files").ends_with("and 1 more file is refused"), "{}", report.reason("files"));
+    fs::remove_file(&stripe).unwrap();
+    let report = doctor_at(&place, &dir.url());
+    assert!(report.reason("files").contains(&session.display().to_string()), "{}", report.reason("files"));
+    fs::remove_dir(&session).unwrap();
+    assert_eq!(doctor_at(&place, &dir.url()).troubles(), []);
+}
+
 // B5
 #[test]
 fn what_the_killed_left_behind_is_counted_and_swept() {

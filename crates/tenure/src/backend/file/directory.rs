@@ -373,9 +373,11 @@ fn refuse_other_ids(parent: &Path, path: &Path) -> Result<(), Error> {
 /// What it means that a directory which a URL names could not be opened.
 fn not_opened(path: &Path, error: Errno) -> Error {
     let directory = if error == Errno::ACCESS { rustix::fs::stat(path).ok() } else { None };
-    let group = directory.and_then(|directory| sharing::group_of(&directory));
-    let stranger = group.and_then(|group| sharing::stranger(path, group));
-    stranger.unwrap_or_else(|| trouble(path, "opened", error))
+    let refusal = directory.and_then(|directory| match sharing::group_of(&directory) {
+        Some(group) => sharing::stranger(path, group),
+        None => sharing::almost_shared(path, &directory),
+    });
+    refusal.unwrap_or_else(|| trouble(path, "opened", error))
 }
 
 fn trouble(path: &Path, done: &str, error: Errno) -> Error {

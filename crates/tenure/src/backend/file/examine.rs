@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use rustix::fs::{fstat, fstatvfs};
 
-use super::place::Place;
-use super::{FileDomain, platform, sharing};
+use super::place::{Place, STRIPES};
+use super::{FileDomain, generation, platform, sharing};
 use crate::backend::Sink;
 use crate::backend::rehearsal::{self, Ear, rehearse};
 use crate::error::Error;
 use crate::finding::{Finding, Verdict};
+use crate::owner::SessionId;
 
 /// Below these it is getting short: some stripes of a full store.
 const LITTLE_SPACE: u64 = 8 << 20;
@@ -25,15 +26,13 @@ pub(super) async fn examine(place: &Place) -> Result<Vec<Finding>, Error> {
     let mut findings = vec![
         store(place),
         owner(place)?,
+        files(place)?,
         file_system(place)?,
         space(place)?,
         clock(place),
         session(place),
         leftovers(place),
     ];
-    if let Some(group) = place.dir.group() {
-        findings.insert(2, files(place, group)?);
-    }
     findings.extend(lease(place).await);
     Ok(findings)
 }
@@ -62,6 +61,10 @@ fn owner(place: &Place) -> Result<Finding, Error> {
     if let Err(error) = sharing::check(place.dir.path(), &stat, place.dir.is_default()) {
         return Ok(Finding { check: CHECK, ..Finding::of_error(Verdict::Unfit, &error) });
     }
+    let almost = sharing::almost_shared(place.dir.path(), &stat).filter(|_| !place.dir.is_default());
+    if let Some(error) = almost {
+        return Ok(Finding { check: CHECK, ..Finding::of_error(Verdict::Doubtful, &error) });
+    }
     let (mode, owner) = (stat.st_mode & 0o7777, stat.st_uid);
     let reason = match place.dir.group() {
         None => format!("user {owner}, mode {mode:o}: nobody else can write to it"),
@@ -73,19 +76,62 @@ fn owner(place: &Place) -> Result<Finding, Error> {
     Ok(Finding::fit(CHECK, reason))
 }
 
-/// Only of a directory that is shared.
-fn files(place: &Place, group: u32) -> Result<Finding, Error> {
+/// Whether all files can be used: names on a stripe that can't are refused.
+fn files(place: &Place) -> Result<Finding, Error> {
     const CHECK: &str = "files";
-    let (name, unshared) = (sharing::group_name(group), place.dir.unshared()?);
-    let Some(first) = unshared.first() else {
-        return Ok(Finding::fit(CHECK, format!("all can be used by every member of group {name}")));
+    let group = place.dir.group();
+    if let Some(finding) = group.map(|group| unshared(place, group)).transpose()?.flatten() {
+        return Ok(Finding { check: CHECK, ..finding });
+    }
+    let refused = refused(place)?;
+    let Some(first) = refused.first() else {
+        let usable =
+            |group| format!("every member of group {} can use all of them", sharing::group_name(group));
+        return Ok(Finding::fit(CHECK, group.map_or_else(|| "all can be used".to_owned(), usable)));
     };
+    let mut finding = Finding { check: CHECK, ..Finding::of_error(Verdict::Unfit, first) };
+    if refused.len() > 1 {
+        let more = match refused.len() - 1 {
+            1 => "1 more file is".to_owned(),
+            more => format!("{more} more files are"),
+        };
+        finding.reason = format!("{}, and {more} refused", finding.reason);
+    }
+    Ok(finding)
+}
+
+/// Files that the group of a shared directory can't use.
+fn unshared(place: &Place, group: u32) -> Result<Option<Finding>, Error> {
+    let (name, unshared) = (sharing::group_name(group), place.dir.unshared()?);
+    let Some(first) = unshared.first() else { return Ok(None) };
     let reason = match unshared.len() {
         1 => format!("{first} can't be used by group {name}"),
         many => format!("{many} files can't be used by group {name}, such as {first}"),
     };
     let reason = format!("{reason}, because the directory was shared later: names in it are refused");
-    Ok(Finding::unfit(CHECK, reason).remedy(sharing::give_to_group(place.dir.path(), group)))
+    let remedy = format!("as root: {}", sharing::give_to_group(place.dir.path(), group));
+    Ok(Some(Finding::unfit("files", reason).remedy(remedy)))
+}
+
+/// Why stripes and sessions are refused, one for each file.
+fn refused(place: &Place) -> Result<Vec<Error>, Error> {
+    let names = place.dir.list()?;
+    let mut stripes: Vec<usize> = names.iter().filter_map(|name| generation::index_of(name)).collect();
+    stripes.sort_unstable();
+    stripes.dedup();
+    let stripe = |index: usize| {
+        let highest = generation::highest(place, index).transpose()?;
+        // Without the lock, so a write may be under way.
+        highest.and_then(|highest| highest.load_settled(place, index)).err()
+    };
+    // A process must not open its own: that would end them.
+    let is_of_another = |name: &&String| {
+        let id = name.strip_prefix("session-").and_then(SessionId::parse);
+        id.is_some_and(|id| !id.is_of_process(place.process))
+    };
+    let session = |name: &String| place.dir.open_file(name).err();
+    let stripes = stripes.into_iter().filter(|&index| index < STRIPES).filter_map(stripe);
+    Ok(stripes.chain(names.iter().filter(is_of_another).filter_map(session)).collect())
 }
 
 fn file_system(place: &Place) -> Result<Finding, Error> {
@@ -137,7 +183,7 @@ fn clock(place: &Place) -> Finding {
             "clock",
             "a container's own boot id: processes with another one are refused while the directory is in use",
         )
-        .remedy("run all users of the directory in the same container, or none: umount /proc/sys/kernel/random/boot_id"),
+        .remedy("run all users of the directory in the same container, or none; or as root in the container: umount /proc/sys/kernel/random/boot_id"),
     }
 }
 
@@ -153,7 +199,7 @@ fn session(place: &Place) -> Finding {
             CHECK,
             "/proc/locks can't be read: whether others see that this process lives is not known",
         )
-        .remedy("mount -t proc proc /proc"),
+        .remedy("as root: mount -t proc proc /proc"),
     }
 }
 

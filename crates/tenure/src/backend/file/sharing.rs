@@ -76,7 +76,7 @@ fn unfit_to_share(path: &Path, directory: &Stat, group: u32) -> Option<String> {
         } else {
             return None;
         };
-        (why.to_owned(), format!("use another one, or as root: `chmod 2770 {word}`"))
+        (why.to_owned(), format!("use another one, or as root: `{}`", share_command(&word, directory.st_gid)))
     };
     Some(format!("directory {path} can't be shared with group {group}: {why}; {fix}"))
 }
@@ -94,8 +94,15 @@ fn not_private(path: &Path, directory: &Stat, is_default: bool) -> Option<String
         let group = group_name(directory.st_gid);
         return Some(format!(
             "directory {path} can be written by others, and is not shared with group {group}, because it is not setgid; \
-             as root: `chmod 2770 {word}` to share it, or `chmod 700 {word}`"
+             as root: `{}` to share it, or `chmod 700 {word}`",
+            share_command(&word, directory.st_gid)
         ));
+    }
+    if owner != me
+        && !is_default
+        && let Some(message) = lacks_write(&word, directory)
+    {
+        return Some(format!("directory {path} {message}"));
     }
     if owner != me {
         return Some(format!(
@@ -113,14 +120,42 @@ fn not_private(path: &Path, directory: &Stat, is_default: bool) -> Option<String
     Some(format!("directory {path} can be written by others; {fix}"))
 }
 
+/// What to say of a directory of root that is setgid, as a shared one is, but that its group can't write to. For root it is a private one.
+pub(super) fn almost_shared(path: &Path, directory: &Stat) -> Option<Error> {
+    let message = lacks_write(&word(path), directory)?;
+    Some(Error::new(ErrorKind::Denied, format!("directory {} {message}", path.display())))
+}
+
+fn lacks_write(word: &str, directory: &Stat) -> Option<String> {
+    let mode = directory.st_mode & (SETGID | STICKY | GROUP_WRITES | OTHERS_WRITE);
+    (directory.st_uid == 0 && mode == SETGID).then(|| {
+        let (group, share) = (group_name(directory.st_gid), share_command(word, directory.st_gid));
+        format!(
+            "is not shared with group {group}, because its group can't write to it; as root: `{share}` to share it, or `chmod g-s {word}`"
+        )
+    })
+}
+
+/// The command that shares a directory: not with the group of root, which nobody should have to join for a lock.
+fn share_command(word: &str, group: u32) -> String {
+    match group {
+        0 => format!("chgrp GROUP {word} && chmod 2770 {word}"),
+        _ => format!("chmod 2770 {word}"),
+    }
+}
+
 /// What to say to a user who was refused by the kernel, and is not in the group of the directory; `None` to one who is.
 pub(super) fn stranger(path: &Path, group: u32) -> Option<Error> {
     if is_member(group) {
         return None;
     }
-    let (user, group) = (owner::user(), group_name(group));
+    let (user, name) = (owner::user(), group_name(group));
+    let (chgrp, join) = match group {
+        0 => (format!("chgrp -R GROUP {} && ", word(path)), "GROUP"),
+        _ => (String::new(), name.as_str()),
+    };
     let message = format!(
-        "user {user} is not in group {group}, which shares directory {}; as root: usermod -aG {group} {user}, then log in again, or restart the service",
+        "user {user} is not in group {name}, which shares directory {}; as root: {chgrp}usermod -aG {join} {user}, then log in again, or restart the service",
         path.display()
     );
     Some(Error::new(ErrorKind::Denied, message))

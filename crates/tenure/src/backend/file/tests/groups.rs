@@ -245,6 +245,38 @@ fn a_directory_that_is_not_quite_prepared_is_refused_for_everyone_alike() {
     }
 }
 
+/// As an administrator makes it who forgets that the group has to write. For root it is a directory like others.
+#[test]
+fn a_directory_that_its_group_cannot_write_to_says_so() {
+    for mode in [0o2750, 0o2755, 0o2700] {
+        let scratch = shared();
+        fs::set_permissions(scratch.store(), Permissions::from_mode(mode)).unwrap();
+        assert_eq!(spawn(&scratch, 0, "022").ask("open"), "opened");
+        scratch.files().iter().for_each(|name| fs::remove_file(scratch.store().join(name)).unwrap());
+        let said = spawn(&scratch, ALICE, "022").ask("open");
+        assert!(said.starts_with("error Denied"), "{mode:o}: {said}");
+        assert!(said.contains("its group can't write to it; as root: `chmod 2770"), "{mode:o}: {said}");
+        sh(remedy(&said));
+        start(&scratch, ALICE, "022").acquire(NAME);
+    }
+}
+
+/// Nobody joins the group of root for a lock.
+#[test]
+fn a_directory_that_is_shared_with_the_group_of_root_needs_another_group() {
+    for mode in [0o2770, 0o2750, 0o770] {
+        let scratch = shared();
+        chown(scratch.store(), None, Some(0)).unwrap();
+        fs::set_permissions(scratch.store(), Permissions::from_mode(mode)).unwrap();
+        let said = spawn(&scratch, ALICE, "022").ask("open");
+        assert!(said.starts_with("error Denied") && !said.contains("usermod -aG root"), "{mode:o}: {said}");
+        // A directory that a user can't even look into may be anything.
+        if mode != 0o770 {
+            assert!(said.contains("chgrp"), "{mode:o}: {said}");
+        }
+    }
+}
+
 /// Files from before the directory was shared are refused, also for their owner, until they are the group's.
 #[test]
 fn files_from_before_the_directory_was_shared() {
