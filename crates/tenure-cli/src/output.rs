@@ -170,10 +170,14 @@ pub(crate) fn acquired(guard: &tenure::Guard, waited: Duration) {
     }
 }
 
-/// Says that a name was not given back, and what becomes of it.
-pub(crate) fn not_given_back(name: &str, error: &tenure::Error) {
-    let (name, error) = (escaped(name), escaped(&error.to_string()));
-    say(format_args!("`{name}` could not be given back, and is free when its lease has ended: {error}"));
+/// Says that a name could not be given back, and for how long its lease lasts.
+pub(crate) fn not_given_back(name: &str, left: Duration, why: &str) {
+    let (name, why) = (escaped(name), escaped(why));
+    let held = match left.is_zero() {
+        true => "its lease has ended by itself".to_owned(),
+        false => format!("stays held for about {}", rough(left)),
+    };
+    say(format_args!("`{name}` could not be given back, and {held}: {why}"));
 }
 
 /// Prints what was asked for; returns the exit code.

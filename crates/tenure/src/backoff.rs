@@ -40,11 +40,18 @@ pub(crate) struct Attempts {
     backoff: Backoff,
     /// Why the last one failed.
     why: Option<Error>,
+    /// Until then it is asked again also while the store is known to be out of reach.
+    outlasts_outages_until: Option<Moment>,
 }
 
 impl Attempts {
     pub(crate) fn until(give_up: Moment) -> Self {
-        Attempts { give_up, backoff: Backoff::new(), why: None }
+        Attempts { give_up, backoff: Backoff::new(), why: None, outlasts_outages_until: None }
+    }
+
+    /// Attempts at a request that has to be executed: until that moment they go on also while the store is known to be out of reach.
+    pub(crate) fn outlasting_outages(self, until: Moment) -> Self {
+        Attempts { outlasts_outages_until: Some(until), ..self }
     }
 
     /// Waits before it is asked again (R2.3).
@@ -53,10 +60,12 @@ impl Attempts {
     /// At once, when that is of no use or there is no time left for it: with the error to return. One whose time was over says less than
     /// the one before it, whose time was not.
     pub(crate) async fn again(&mut self, clock: &Clock, error: Error) -> Result<(), Error> {
-        if !error.is_worth_asking_again() {
+        let now = clock.now();
+        let waits_it_out =
+            error.is_transient() && self.outlasts_outages_until.is_some_and(|until| now < until);
+        if !error.is_worth_asking_again() && !waits_it_out {
             return Err(error);
         }
-        let now = clock.now();
         let error = match self.why.take() {
             Some(why) if now >= self.give_up => why.half_way(),
             _ => error,

@@ -69,7 +69,7 @@ impl Guard {
     /// awaited.
     ///
     /// # Errors
-    /// When the store can't be reached, the guard comes back inside the error, to be tried again. Dropping it instead goes on trying
+    /// If the store can't be reached, this tries again for 2 s, or a quarter of the ttl if that is less. Then the guard comes back inside the error, to be tried again. Dropping it instead goes on trying
     /// in the background until the lease has expired. It is not held any longer in either case.
     ///
     /// # Cancel safety

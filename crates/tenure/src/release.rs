@@ -22,6 +22,9 @@ use crate::tenure::Turn;
 /// How long one attempt in the background may take.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(2);
 
+/// How long a release goes on that somebody waits for, while the store is known to be out of reach. Less than `close` waits for a `run`.
+const LONGEST_OUTAGE: Duration = Duration::from_secs(2);
+
 /// How long the background tries to undo what a ghost did.
 const LONGEST_GHOST: Duration = Duration::from_secs(10);
 
@@ -140,7 +143,7 @@ impl Returning {
     /// Waits for the store's answer.
     async fn finish(mut self, timeout: Duration, was_unanswered: &mut bool) -> Result<Release, Error> {
         let client = Arc::clone(&self.client);
-        let mut attempts = Attempts::until(client.clock.now() + timeout);
+        let mut attempts = attempts(&client, timeout);
         loop {
             let answer = self.send();
             let answer = client.in_time(attempts.give_up, self.sent(answer)).await;
@@ -228,6 +231,13 @@ pub(crate) fn lay_ghost(client: &Arc<Client>, name: Name, undo: Op, haunted_unti
         clock.sleep_until(haunted_until + SLACK).await;
         repeat(&*backend, &clock, &name, &undo, haunted_until + LONGEST_GHOST).await;
     });
+}
+
+/// Attempts at a release that somebody waits for. An outage may be over soon, and a lease that is left in the store lives for up to a ttl.
+pub(crate) fn attempts(client: &Client, timeout: Duration) -> Attempts {
+    let now = client.clock.now();
+    let attempts = Attempts::until(now + timeout);
+    if client.opened().reconnects() { attempts.outlasting_outages(now + LONGEST_OUTAGE) } else { attempts }
 }
 
 /// Sends a request until it is answered, or nobody needs it any more.

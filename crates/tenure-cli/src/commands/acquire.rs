@@ -127,7 +127,7 @@ impl Acquire {
         say(format_args!("ticket could not be written to stdout: {why}"));
         match domain.release(ticket).await {
             Ok(_) => say(format_args!("`{}` was given back", escaped(&self.name))),
-            Err(error) => output::not_given_back(&self.name, &error),
+            Err(error) => output::not_given_back(&self.name, ticket.ttl(), &error.to_string()),
         }
         code
     }

@@ -14,6 +14,7 @@ use serde::Serialize;
 use tenure::{Domain as Store, Error, Guard, Release};
 use tokio::sync::oneshot;
 
+use super::give_back;
 use super::obtain::{self, Endings, Obtained};
 use super::on_domain;
 use super::run::deadline::{self, LOOK_AGAIN, Moment, Plan};
@@ -21,7 +22,7 @@ use super::waiting::Wait;
 use crate::args::{Domain, Format, Patience, Terms, Voice};
 use crate::exit_code;
 use crate::json;
-use crate::output::{self, say, say_if_heard, say_more};
+use crate::output::{self, say, say_if_heard};
 use crate::stdout;
 use crate::sys::{self, Mask};
 use crate::text::{escaped, owner};
@@ -118,15 +119,15 @@ impl Hold {
         };
         let ended = tell_and_hold(self.line(&guard, waited), &guard, endings, stdin).await;
         Ok(match ended {
-            Ended::StdinClosed => give_back(guard).await.unwrap_or(0),
+            Ended::StdinClosed => give_back(guard, endings).await.unwrap_or(0),
             Ended::Signal(code) => {
-                give_back(guard).await;
+                give_back(guard, endings).await;
                 code
             }
             Ended::Unheard(refusal) => {
                 let name = escaped(&self.name);
                 say(format_args!("that `{name}` is held could not be written to stdout: {refusal}"));
-                give_back(guard).await;
+                give_back(guard, endings).await;
                 exit_code::IO
             }
             Ended::Lost(why) => {
@@ -217,19 +218,12 @@ async fn until_ended(guard: &Guard, endings: &mut Endings, stdin: &mut oneshot::
 }
 
 /// Gives the name back; the exit code for a lease that turns out to have been lost.
-async fn give_back(guard: Guard) -> Option<u8> {
+async fn give_back(guard: Guard, endings: &mut Endings) -> Option<u8> {
     let name = escaped(guard.name());
-    let had_ended = match guard.release().await {
-        Ok(Release::Done) => {
-            say_more(format_args!("gave `{name}` back"));
-            return None;
-        }
-        Ok(Release::Taken { by }) => format!("and {} holds it now", owner(&by)),
-        Ok(_) => "and nobody holds it now".to_owned(),
-        Err(returned) => {
-            output::not_given_back(returned.guard.name(), &returned.error);
-            return None;
-        }
+    let had_ended = match give_back::give_back(guard, endings.next()).await? {
+        Release::Done => return None,
+        Release::Taken { by } => format!("and {} holds it now", owner(&by)),
+        _ => "and nobody holds it now".to_owned(),
     };
     say(format_args!("lease on `{name}` had ended before it was given back, {had_ended}"));
     Some(exit_code::LOST)

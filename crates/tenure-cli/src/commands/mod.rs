@@ -6,6 +6,7 @@ mod blocked;
 pub(crate) mod break_lock;
 pub(crate) mod completions;
 pub(crate) mod doctor;
+mod give_back;
 pub(crate) mod hold;
 pub(crate) mod ls;
 pub(crate) mod man;

@@ -93,6 +93,11 @@ pub(crate) trait Backend: Send + Sync {
         None
     }
 
+    /// Whether the client connects again by itself while the store is out of reach: then a request that has to be executed is worth repeating.
+    fn reconnects(&self) -> bool {
+        false
+    }
+
     /// Which run of which server this is, where that is known.
     fn run(&self) -> Option<Run> {
         None

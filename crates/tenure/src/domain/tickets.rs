@@ -8,7 +8,6 @@ use std::sync::Arc;
 use super::Domain;
 use crate::acquire::unexpected;
 use crate::backend::Answer;
-use crate::backoff::Attempts;
 use crate::bid::Bid;
 use crate::claim::Claim;
 use crate::error::Error;
@@ -16,7 +15,7 @@ use crate::guard::Guard;
 use crate::lease::Terms;
 use crate::loss::{Loss, LossKind};
 use crate::record::{Op, Reply};
-use crate::release::Release;
+use crate::release::{self, Release};
 use crate::seize;
 use crate::ticket::Ticket;
 
@@ -92,8 +91,8 @@ impl Domain {
     /// When an answer was lost and the lease is gone at the next try, that is taken for the work of the first: [`Done`](Release::Done).
     ///
     /// # Errors
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached: it can be tried again, and the lease ends by its ttl
-    /// otherwise.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached for 2 s, as for [`Guard::release`]: it can be tried again,
+    /// and the lease ends by its ttl otherwise.
     ///
     /// # Cancel safety
     /// Dropping the future leaves it open whether the lease was given back.
@@ -116,7 +115,7 @@ impl Domain {
         let (client, backend) = (&self.client, self.client.backend().await?);
         // Of the range, the turns up to the ticket's fence were used, and none after it.
         let op = Op::Release { token: ticket.token.clone(), used: ticket.fence.get() };
-        let mut attempts = Attempts::until(client.clock.now() + self.terms.timeout());
+        let mut attempts = release::attempts(client, self.terms.timeout());
         let mut was_unanswered = false;
         loop {
             match client.in_time(attempts.give_up, backend.execute(&ticket.name, op.clone())).await {

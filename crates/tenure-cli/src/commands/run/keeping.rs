@@ -38,14 +38,8 @@ pub(crate) async fn keep(guard: &Guard, events: &mut Events, until: Moment) -> K
             biased;
             event = events.next() => match event {
                 Event::FrontGone => return Kept::Over { is_proved },
-                Event::Signal(relayed) if signals::ends_a_process(relayed.signal) => {
-                    return Kept::Over { is_proved };
-                }
-                Event::Signal(relayed) if relayed.signal == Signal::TSTP => events.suspend_front(),
-                Event::Signal(relayed) if relayed.signal == Signal::CONT => events.resume_front(),
-                Event::Signal(_) => {}
-                // What the command left behind ends here.
-                Event::Child => while let Change::Of(..) = tree::next_change() {},
+                event if ends(event, events) => return Kept::Over { is_proved },
+                _ => {}
             },
             answer = &mut renewal, if !has_answer => {
                 has_answer = true;
@@ -60,4 +54,27 @@ pub(crate) async fn keep(guard: &Guard, events: &mut Events, until: Moment) -> K
             () = tokio::time::sleep(until.since(now).min(LOOK_AGAIN)) => {}
         }
     }
+}
+
+/// Returns when a signal comes that would end a process.
+pub(crate) async fn until_told_to_end(events: &mut Events) {
+    loop {
+        let event = events.next().await;
+        if ends(event, events) {
+            return;
+        }
+    }
+}
+
+/// Does what follows from an event after the command has ended; true for a signal that would end a process.
+fn ends(event: Event, events: &mut Events) -> bool {
+    match event {
+        Event::Signal(relayed) if signals::ends_a_process(relayed.signal) => return true,
+        Event::Signal(relayed) if relayed.signal == Signal::TSTP => events.suspend_front(),
+        Event::Signal(relayed) if relayed.signal == Signal::CONT => events.resume_front(),
+        // What the command left behind ends here.
+        Event::Child => while let Change::Of(..) = tree::next_change() {},
+        Event::Signal(_) | Event::FrontGone => {}
+    }
+    false
 }

@@ -15,9 +15,10 @@ use super::minder::Minder;
 use super::report::{Kind, Verdict};
 use super::signals::Events;
 use crate::address::{self, Located};
+use crate::commands::give_back;
 use crate::exit_code;
-use crate::output::{self, say, say_more};
-use crate::text::{escaped, rough};
+use crate::output::{self, say};
+use crate::text::escaped;
 
 /// How long to ask what is wrong with a store.
 const LONGEST_QUESTION: Duration = Duration::from_millis(500);
@@ -55,7 +56,7 @@ impl Minder<'_> {
                 let verdict = Verdict::failed(why.code());
                 self.watch.rest();
                 facts.conclude(verdict.kind, verdict.code);
-                give_back(guard, DONE).await;
+                give_back(guard, &mut events, DONE).await;
                 facts.over(Moment::now());
                 // Last, for stderr may be halted: a name that nothing runs under holds up others.
                 self.tell_not_started(&why);
@@ -78,7 +79,7 @@ impl Minder<'_> {
             let keeps = !was_told_to_end && !matches!(ended, Ended::FrontGone);
             let was_held = match limits.min_hold.filter(|_| keeps) {
                 Some(least) => keep_and_give_back(guard, &mut events, granted_at.after(least)).await,
-                None => give_back(guard, DONE).await,
+                None => give_back(guard, &mut events, DONE).await,
             };
             if !was_held {
                 let code = if limits.ignores_loss() { verdict.code } else { exit_code::LOST };
@@ -144,9 +145,9 @@ fn verdict(ended: Ended, is_lost: bool) -> Verdict {
 /// Keeps the name until then, and gives it back; false when the lease turns out to have been lost before the command was done.
 async fn keep_and_give_back(guard: Guard, events: &mut Events, until: Moment) -> bool {
     match keeping::keep(&guard, events, until).await {
-        Kept::Over { is_proved: false } => give_back(guard, DONE).await,
+        Kept::Over { is_proved: false } => give_back(guard, events, DONE).await,
         Kept::Over { is_proved: true } => {
-            give_back(guard, KEPT).await;
+            give_back(guard, events, KEPT).await;
             true
         }
         Kept::Lost => {
@@ -157,20 +158,13 @@ async fn keep_and_give_back(guard: Guard, events: &mut Events, until: Moment) ->
 }
 
 /// Gives the name back; false when the lease turns out to have been lost before.
-async fn give_back(guard: Guard, before: &str) -> bool {
+async fn give_back(guard: Guard, events: &mut Events, before: &str) -> bool {
     let name = escaped(guard.name());
-    let held = guard.since().elapsed().unwrap_or_default();
-    let had_ended = match guard.release().await {
-        Ok(Release::Done) => {
-            say_more(format_args!("gave `{name}` back, held for {}", rough(held)));
-            return true;
-        }
-        Ok(Release::Taken { by }) => format!("and {} holds it now", escaped(&by.to_string())),
-        Ok(_) => "and nobody holds it now".to_owned(),
-        Err(returned) => {
-            output::not_given_back(returned.guard.name(), &returned.error);
-            return true;
-        }
+    let had_ended = match give_back::give_back(guard, keeping::until_told_to_end(events)).await {
+        // What could not be given back was ours.
+        Some(Release::Done) | None => return true,
+        Some(Release::Taken { by }) => format!("and {} holds it now", escaped(&by.to_string())),
+        Some(_) => "and nobody holds it now".to_owned(),
     };
     say(format_args!("lease on `{name}` had ended before {before}, {had_ended}"));
     false

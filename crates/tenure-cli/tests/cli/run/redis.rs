@@ -246,11 +246,6 @@ fn waits_out(begin: impl FnOnce(&RedisServer), end: impl FnOnce(&RedisServer)) {
     assert_eq!(cut_short.code, 69, "{cut_short:?}");
     end(place.server());
     eventually("they are back in their places", || queue(&place) == ["first", "second", "late"]);
-    // The holder too: a release that meets the outage may be left to the end of its lease.
-    eventually("all four are connected", || {
-        let clients = place.server().command(&["CLIENT", "LIST", "TYPE", "normal"]).text();
-        clients.lines().filter(|client| client.contains(" flags=t ")).count() >= 4
-    });
     fs::write(place.path("go"), "").unwrap();
     for running in [holder, first, second, late] {
         let done = running.finish();
@@ -300,4 +295,95 @@ fn a_limit_is_kept_while_the_server_is_away() {
         assert_eq!(holder.finish().code, -1);
         eventually("the command is gone", || place.is_lifeless());
     }
+}
+
+/// Starts commands under leases of an hour, one for each name, which end when they may.
+fn start_long(place: &Place, names: &[&str], end: &str) -> Vec<Running> {
+    let begin = |name: &&str| {
+        let line = format!("echo $$ > pid-{name}; while ! [ -e go ]; do sleep .02; done; {end}");
+        place.start(&["run", "--ttl", "1h", name, "-c", &line])
+    };
+    let running: Vec<_> = names.iter().map(begin).collect();
+    for name in names {
+        place.pid(&format!("pid-{name}"));
+    }
+    running
+}
+
+/// Takes the server away for so long that clients pause between their attempts to connect.
+fn kill_for_a_while(place: &Place) {
+    place.server().kill();
+    assert_eq!(place.end(&["run", "-w", "1s", "other", "true"]).code, 69);
+}
+
+// R0.5, R1.7
+#[test]
+fn a_command_that_ends_right_after_an_outage_leaves_no_lease() {
+    let place = Place::on(RedisServer::builder().aof_always().start());
+    let running = start_long(&place, &["a", "b", "c", "d"], "exit 7");
+    kill_for_a_while(&place);
+    place.server().restart();
+    fs::write(place.path("go"), "").unwrap();
+    for running in running {
+        let done = running.finish();
+        assert_eq!(done.code, 7, "{done:?}");
+    }
+    assert_eq!(place.leftovers(), [""; 0]);
+}
+
+/// Ends the outage while a command that has ended tries to give its name back; how that went, unless the outage took too long on a busy machine.
+fn come_back_in_time() -> Option<Finished> {
+    let place = Place::on(RedisServer::builder().aof_always().start());
+    let running = start_long(&place, &["a"], "exit 7").pop().unwrap();
+    let began = Instant::now();
+    place.server().kill();
+    fs::write(place.path("go"), "").unwrap();
+    eventually("it tries", || running.said().contains("`a` can't be given back yet"));
+    place.server().restart();
+    let is_in_time = began.elapsed() < Duration::from_secs(6);
+    let done = running.finish();
+    assert_eq!(done.code, 7, "{done:?}");
+    is_in_time.then(|| {
+        assert_eq!(place.leftovers(), [""; 0], "{done:?}");
+        done
+    })
+}
+
+// R0.5, R1.7
+#[test]
+fn a_command_that_ends_during_an_outage_leaves_no_lease_if_the_server_comes_back() {
+    let done = (0..10).find_map(|_| come_back_in_time()).expect("an outage that ends in time");
+    assert!(done.stderr.lines().last().unwrap().starts_with("tenure: gave `a` back"), "{done:?}");
+}
+
+// R0.5, R1.7
+#[test]
+fn a_lease_that_can_not_be_given_back_is_told_with_its_end() {
+    let place = Place::on_redis();
+    let running = start_long(&place, &["a"], "exit 7");
+    place.server().kill();
+    fs::write(place.path("go"), "").unwrap();
+    let done = running.into_iter().next().unwrap().finish();
+    assert_eq!((done.code, done.stdout.as_str()), (7, ""), "{done:?}");
+    let last = done.stderr.lines().last().unwrap();
+    assert!(
+        last.starts_with("tenure: `a` could not be given back, and stays held for about 59m"),
+        "{done:?}"
+    );
+    assert!(last.contains(&place.server().port().to_string()), "why: {done:?}");
+    place.assert_nothing_left();
+}
+
+// R0.5: whoever does not want to wait for the store can say so.
+#[test]
+fn a_signal_ends_the_attempts_to_give_a_lease_back() {
+    let place = Place::on_redis();
+    let running = start_long(&place, &["a"], "exit 7");
+    place.server().kill();
+    fs::write(place.path("go"), "").unwrap();
+    eventually("it tries", || running[0].said().contains("`a` can't be given back yet"));
+    running[0].signal(Signal::TERM);
+    let done = running.into_iter().next().unwrap().finish();
+    assert_eq!(done.code, 7, "{done:?}");
+    assert!(done.stderr.contains("`a` could not be given back, and stays held for about 59m"), "{done:?}");
 }

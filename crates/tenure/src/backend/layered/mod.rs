@@ -127,6 +127,10 @@ impl Backend for Layered {
         self.0.outer.verifies_after()
     }
 
+    fn reconnects(&self) -> bool {
+        self.0.outer.reconnects()
+    }
+
     fn is_degraded(&self, token: &Token) -> bool {
         self.0.bids.standing(token).is_degraded()
     }

@@ -256,6 +256,10 @@ impl Backend for Quorum {
         self.0.members.iter().filter_map(|member| member.backend.verifies_after()).min()
     }
 
+    fn reconnects(&self) -> bool {
+        self.0.members.iter().any(|member| member.backend.reconnects())
+    }
+
     fn outage(&self) -> Option<Error> {
         self.0.outage()
     }

@@ -143,6 +143,10 @@ impl Backend for Redis {
         self.0.link.number()
     }
 
+    fn reconnects(&self) -> bool {
+        true
+    }
+
     fn outage(&self) -> Option<Error> {
         self.0.link.outage()
     }

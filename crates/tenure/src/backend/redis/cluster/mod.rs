@@ -152,6 +152,10 @@ impl Backend for Cluster {
         Some(Arc::new(move |name| slot(&keys.lock(name))))
     }
 
+    fn reconnects(&self) -> bool {
+        true
+    }
+
     fn outage(&self) -> Option<Error> {
         let mut outages = self.0.masters().into_iter().map(|node| node.client.link.outage());
         let outage = match outages.next() {
