@@ -66,8 +66,8 @@ impl Domain {
     /// Opens a domain, and connects to its store.
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a bad URL, [`Unsupported`](crate::ErrorKind::Unsupported) for a store that can't
-    /// hold locks, [`Unavailable`](crate::ErrorKind::Unavailable) when it can't be reached: the call can be repeated.
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a bad URL, and for a runtime without its drivers for time and I/O (`enable_all`);
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for a store that can't hold locks, [`Unavailable`](crate::ErrorKind::Unavailable) when it can't be reached: the call can be repeated.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.

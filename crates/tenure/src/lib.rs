@@ -66,6 +66,7 @@ mod process;
 mod record;
 mod release;
 mod run;
+mod runtime;
 #[cfg(all(test, shuttle))]
 mod schedules;
 mod seek;

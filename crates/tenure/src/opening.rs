@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::backend::{Backend, Pending};
 use crate::error::Error;
+use crate::runtime;
 use crate::sync::Mutex;
 use crate::tasks::Tasks;
 
@@ -66,6 +67,7 @@ impl Opening {
         *attempt = Some(answer.clone());
         match open() {
             Pending::Now(at_once) => drop(tell.send(at_once)),
+            Pending::Later(_) if !tasks.has_runtime() => drop(tell.send(Some(Err(runtime::missing())))),
             later => {
                 drop(attempt);
                 tasks.spawn_daemon(async move {

@@ -87,7 +87,11 @@ impl Tasks {
         }
     }
 
-    #[cfg(not(shuttle))]
+    /// Whether work that is started now would be run.
+    pub(crate) fn has_runtime(&self) -> bool {
+        cfg!(shuttle) || Handle::try_current().is_ok() || self.last_runtime().is_some()
+    }
+
     fn last_runtime(&self) -> Option<Handle> {
         self.0.runtimes.lock().last().cloned()
     }

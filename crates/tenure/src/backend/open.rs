@@ -13,10 +13,14 @@ use super::{Backend, Pending, Sink, together};
 use crate::clock::Clock;
 use crate::lease::Terms;
 use crate::owner::Session;
+use crate::runtime;
 use crate::url::{Degrade, DomainUrl, Inner, RedisUrl, Target, Topology};
 
 /// Opens the store that the URL names; what it hears unasked goes to `sink`.
 pub(crate) fn open(url: &DomainUrl, clock: &Clock, sink: Weak<dyn Sink>) -> Pending<Arc<dyn Backend>> {
+    if let Err(error) = runtime::check(!matches!(url.target(), Target::Memory { .. })) {
+        return Pending::now(Err(error));
+    }
     match url.target() {
         Target::Memory { name } => {
             let store = match name {

@@ -7,7 +7,7 @@ mod holding;
 mod machines;
 mod opening;
 mod processes;
-mod scene;
+pub(crate) mod scene;
 mod sentinel;
 mod steps;
 mod verbs;

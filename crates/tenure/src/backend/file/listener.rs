@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use rustix::fs::OFlags;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe::Receiver;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::task::AbortHandle;
 
 use super::faults::{Check, leaves_out};
@@ -18,6 +18,7 @@ use super::{Shared, session};
 use crate::backend::Grant;
 use crate::bytes::Bytes;
 use crate::name::Name;
+use crate::runtime;
 use crate::sync::Mutex;
 
 /// The longest message, and more than one that a pipe keeps whole.
@@ -29,6 +30,8 @@ pub(super) struct Listener {
     task: Mutex<Option<AbortHandle>>,
     /// Whether there is one: it may have gone down with its runtime.
     is_there: Arc<AtomicBool>,
+    /// A runtime that can't wait for pipes. Those that wait there ask now and then.
+    unfit: Mutex<Option<Id>>,
 }
 
 impl Listener {
@@ -39,6 +42,13 @@ impl Listener {
         }
         let mut task = self.task.lock();
         let Ok(runtime) = Handle::try_current() else { return };
+        let mut unfit = self.unfit.lock();
+        if *unfit == Some(runtime.id()) || !runtime::has_io() {
+            // Not a panic: this may be in a drop.
+            *unfit = Some(runtime.id());
+            return;
+        }
+        drop(unfit);
         if self.is_there.swap(true, Ordering::AcqRel) {
             return;
         }

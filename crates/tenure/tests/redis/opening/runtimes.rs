@@ -5,11 +5,12 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use tenure::Domain;
+use tenure::{Domain, ErrorKind};
 use tenure_testkit::patience::until;
 use tenure_testkit::redis::{Fault, Proxy, RedisServer, Step, named};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::layered::scene::Machine;
 use crate::redis::hygiene::traces::{until_clean, until_renewed};
 
 fn runtime() -> Runtime {
@@ -102,4 +103,88 @@ fn a_runtime_for_each_use() {
         runtime.block_on(domain.lock("orders/42").run(async |_| ())).expect("every runtime can use it");
     }
     assert_eq!(server.command(&["EXISTS", "tenure:orders/42"]).int(), 0);
+}
+
+fn machine() -> Machine {
+    let machine = Machine::new();
+    std::fs::create_dir(machine.path()).expect("a new directory");
+    machine
+}
+
+/// Where names live, on a server and on this machine.
+fn urls(server: &RedisServer, machine: &Machine) -> [String; 4] {
+    let inner = machine.url();
+    let host = server.url().replace("redis://", "");
+    [
+        server.url(),
+        inner.clone(),
+        format!("{}?inner={inner}", server.url()),
+        format!("redis+quorum://{host},127.0.0.1:1,127.0.0.1:2"),
+    ]
+}
+
+// R3.5: a runtime that lacks what is needed is an error that says what to do, and no panic in a drop, which would abort.
+#[test]
+fn a_runtime_without_a_driver_is_refused() {
+    let (server, machine) = (RedisServer::start(), machine());
+    for (missing, mut builder) in
+        [("I/O", Builder::new_current_thread()), ("time", Builder::new_current_thread())]
+    {
+        let runtime = match missing {
+            "I/O" => builder.enable_time().build(),
+            _ => builder.enable_io().build(),
+        };
+        let runtime = runtime.expect("a runtime");
+        for url in urls(&server, &machine) {
+            let opened = runtime.block_on(Domain::open(url.as_str()));
+            let domain = Domain::lazy(url.as_str()).expect("a valid URL");
+            let acquired = runtime.block_on(domain.lock("orders/42").acquire());
+            let waited = runtime.block_on(domain.lock("orders/42").try_acquire_for(Duration::from_secs(1)));
+            for error in [opened.map(drop).err(), acquired.map(drop).err(), waited.map(drop).err()] {
+                let error = error.unwrap_or_else(|| panic!("{url} without {missing}"));
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+                let said = error.to_string();
+                assert!(said.contains(missing) && said.contains("enable_all"), "{said}");
+            }
+            // Another runtime can use it.
+            if url.starts_with("file:") {
+                self::runtime()
+                    .block_on(domain.lock("orders/42").run(async |_| ()))
+                    .expect("a runtime with all");
+            }
+        }
+    }
+    assert_eq!(server.command(&["DBSIZE"]).int(), 0);
+}
+
+// A guard may be dropped on any runtime.
+#[test]
+fn a_directory_can_be_used_on_when_the_runtime_with_io_is_gone() {
+    let machine = machine();
+    let domain = Domain::lazy(machine.url()).expect("a valid URL");
+    let first = runtime();
+    let guard = first.block_on(domain.lock("a").acquire()).expect("a free name");
+    first.shutdown_timeout(Duration::from_secs(5));
+    let second = Builder::new_current_thread().enable_time().build().expect("a runtime");
+    second.block_on(async {
+        let another = domain.lock("b").acquire().await.expect("a free name");
+        drop((guard, another));
+        assert_eq!(domain.list("").await.expect("it can be read"), []);
+        domain.close().await;
+    });
+}
+
+// Without any runtime there is nobody to connect.
+#[test]
+fn no_runtime_is_refused() {
+    let server = RedisServer::start();
+    let domain = Domain::lazy(server.url()).expect("a valid URL");
+    let lock = domain.lock("orders/42");
+    let mut acquire = pin!(lock.acquire());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let Poll::Ready(Err(error)) = acquire.as_mut().poll(&mut context) else {
+        panic!("there is nothing to wait for");
+    };
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("tokio runtime"), "{error}");
 }
