@@ -27,6 +27,7 @@ async fn a_majority_must_be_there() {
         text.contains(&format!("127.0.0.1:{}: can't be reached", port(2))) && text.contains("refused"),
         "{text}"
     );
+    assert!(text.ends_with("; are they running?"), "two are away: {text}");
     assert!(!text.contains("geheim") && !format!("{error:?}").contains("geheim"), "{text}");
 
     let error = domain.lock(NAME).acquire().await.map(drop).expect_err("one of three");
@@ -34,6 +35,26 @@ async fn a_majority_must_be_there() {
     let text = error.to_string();
     assert!(text.contains("1 of 3 servers") && text.contains("2 are needed"), "{text}");
     assert!(!text.contains("geheim"), "{text}");
+}
+
+// R0.5: where the servers fail for different reasons, it says what to do about which of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_to_do_is_said_for_each_server() {
+    let scene = Scene::new(3);
+    let domain = scene.client(LONG).await;
+    let at = |server: usize| format!("127.0.0.1:{}", scene.servers[server].port());
+    scene.servers[0].kill();
+    for server in &scene.servers[1..] {
+        server.command(&["RPUSH", &format!("tenure:{NAME}"), "a"]);
+    }
+    let error = loop {
+        let error = domain.inspect(NAME).await.map(drop).expect_err("none of three");
+        if error.to_string().contains("can't be reached") {
+            break error.to_string();
+        }
+    };
+    assert!(error.contains(&format!("; {}: is it running?", at(0))), "{error}");
+    assert!(error.contains(&format!("; {} and {}: use another name", at(1), at(2))), "{error}");
 }
 
 // R3.9: it would count twice.

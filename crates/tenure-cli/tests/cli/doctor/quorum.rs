@@ -48,5 +48,5 @@ fn several_servers_are_one_report() {
     let reason = report.reason("store");
     assert!(reason.starts_with("1 of 3 servers answered, 2 are needed: "), "{reason}");
     assert!(servers.iter().all(|server| reason.contains(&format!(":{}: ", server.port()))), "{reason}");
-    assert_eq!(report.finding("store")["remedy"], "is it running?");
+    assert_eq!(report.finding("store")["remedy"], "are they running?");
 }

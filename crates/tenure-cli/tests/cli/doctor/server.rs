@@ -59,6 +59,24 @@ fn a_fit_server() {
     assert!(plain.stdout.ends_with("\nfit to hold locks\n"), "{}", plain.stdout);
 }
 
+// B5: a password that the server does not check protects nothing.
+#[test]
+fn a_password_that_is_not_checked_is_not_called_one() {
+    let place = Place::on(sound().start());
+    let url = format!("redis://bob:sesame@127.0.0.1:{}", place.server().port());
+    for (rule, said) in [
+        (
+            "nopass",
+            "user bob, without a password on the server, which ignores that of the URL, from this machine",
+        ),
+        (">sesame", "user bob, with a password"),
+    ] {
+        let user = ["ACL", "SETUSER", "bob", "reset", "on", rule, "+@all", "~*", "&*"];
+        assert_eq!(place.server().command(&user).text(), "OK");
+        assert_eq!(doctor_at(&place, &url).reason("user"), said);
+    }
+}
+
 /// What is to be typed asks for the password, and does not show it.
 // B5
 #[test]

@@ -180,17 +180,27 @@ impl Group {
         let (all, majority) = (self.members.len(), self.majority());
         let are = if majority == 1 { "is" } else { "are" };
         // What to do is said once, at the end, and the address of a server once as well.
-        let mut fixes: Vec<&str> = Vec::new();
+        let mut fixes: Vec<(&str, Vec<&str>)> = Vec::new();
         let each = self.members.iter().zip(lines).map(|(member, line)| {
             let (said, fix) = line.split_once("; ").unwrap_or((line, ""));
-            if !fix.is_empty() && !fixes.contains(&fix) {
-                fixes.push(fix);
+            match fixes.iter_mut().find(|(known, _)| *known == fix) {
+                _ if fix.is_empty() => {}
+                Some((_, labels)) => labels.push(&member.label),
+                None => fixes.push((fix, vec![&member.label])),
             }
             let said = said.strip_prefix(&format!("redis at {} ", member.label)).unwrap_or(said);
             format!("{}: {said}", member.label)
         });
         let each = each.collect::<Vec<_>>().join(", ");
-        let fixes: String = fixes.iter().map(|fix| format!("; {fix}")).collect();
+        let is_one = fixes.len() == 1;
+        let fixes = fixes.iter().map(|(fix, labels)| {
+            let fix = match fix.strip_prefix("is it ") {
+                Some(rest) if labels.len() > 1 => format!("are they {rest}"),
+                _ => (*fix).to_owned(),
+            };
+            if is_one { format!("; {fix}") } else { format!("; {}: {fix}", labels.join(" and ")) }
+        });
+        let fixes: String = fixes.collect();
         format!("{count} of {all} servers {what}, {majority} {are} needed: {each}{fixes}")
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
-use redis::{Cmd, ServerError, Value};
+use redis::{Cmd, RedisError, RedisResult, ServerError, Value};
 
 use super::connect::Connector;
 use super::ear::Ear;
@@ -153,12 +153,12 @@ impl Client {
             Ok(Value::Int(0)) => {}
             Ok(Value::ServerError(refusal)) => return Err(refused_on(&line, refusal)),
             Ok(_) => return Ok(()),
-            Err(error) => return Err(fault::of_command(&error).into()),
+            Err(error) => return Err(self.broke(&error).into()),
         }
         match line.connection.send(&del).await {
             Ok(Value::ServerError(refusal)) => Err(refused_on(&line, refusal)),
             Ok(_) => Ok(()),
-            Err(error) => Err(fault::of_command(&error).into()),
+            Err(error) => Err(self.broke(&error).into()),
         }
     }
 
@@ -183,7 +183,7 @@ impl Client {
         if value.as_ref().is_ok_and(is_unknown) {
             value = line.connection.send(&call.whole(has_flags)).await;
         }
-        let answer = self.answered(&line, value.map_err(|error| fault::of_command(&error))?)?;
+        let answer = self.answered(&line, value.map_err(|error| self.broke(&error))?)?;
         self.link.answered(call, &answer.reply);
         if let Some(acknowledgement) = &self.ear.acknowledgement
             && call.leases(&answer.reply)
@@ -204,11 +204,15 @@ impl Client {
     /// tells of changes to the lease's key.
     async fn pipeline(&self, line: &mut Line, calls: &[Call]) -> Result<Vec<Result<Answer, Failure>>, Error> {
         let (has_flags, is_tracked) = (line.server.knows_flags(), line.server.tracking_refused.is_none());
-        let values = send(line, calls, |call| call.by_hash(has_flags), is_tracked).await?;
+        let values = send(line, calls, |call| call.by_hash(has_flags), is_tracked).await;
+        let values = values.map_err(|error| self.broke(&error))?;
         let are_unknown = values.iter().any(is_unknown);
         // One that is known by now is executed once more, which changes nothing.
         let values = match are_unknown {
-            true => send(line, calls, |call| call.whole(has_flags), is_tracked).await?,
+            true => {
+                let values = send(line, calls, |call| call.whole(has_flags), is_tracked).await;
+                values.map_err(|error| self.broke(&error))?
+            }
             false => values,
         };
         let mut answers: Vec<_> = values.into_iter().map(|value| self.answered(line, value)).collect();
@@ -231,8 +235,13 @@ impl Client {
         Ok(answers)
     }
 
-    /// What a refusal means where there is no other server to ask.
-    pub(super) fn refused(&self, failure: Failure) -> Error {
+    /// The connection broke under a command.
+    fn broke(&self, error: &RedisError) -> Error {
+        fault::of_command(error, &self.link.connector.address())
+    }
+
+    /// What a refusal means where there is no other server to ask: of a command that uses the keys of this lock.
+    pub(super) fn refused(&self, failure: Failure, lock: &str) -> Error {
         let refusal = match failure {
             Failure::Refused(refusal) => refusal,
             Failure::Error(error) => return error,
@@ -240,7 +249,7 @@ impl Client {
         if fault::is_read_only(&refusal) && self.link.connector.has_successors() {
             return self.link.connector.demoted();
         }
-        fault::refused(&refusal)
+        fault::refused_for(&refusal, &self.link.connector.address(), lock)
     }
 
     pub(super) fn answered(&self, line: &Line, value: Value) -> Result<Answer, Failure> {
@@ -256,7 +265,7 @@ impl Client {
             });
         }
         match answer.reply {
-            Reply::Ahead { by } => Err(fault::clock_behind(by).into()),
+            Reply::Ahead { by } => Err(fault::clock_behind(by, &self.link.connector.address()).into()),
             _ => Ok(answer),
         }
     }
@@ -280,7 +289,7 @@ async fn send(
     calls: &[Call],
     command: impl Fn(&Call) -> Cmd,
     is_tracked: bool,
-) -> Result<Vec<Value>, Error> {
+) -> RedisResult<Vec<Value>> {
     let has_flags = line.server.knows_flags();
     let mut commands = redis::Pipeline::with_capacity(3 * calls.len());
     let mut ends = Vec::with_capacity(calls.len());
@@ -297,7 +306,6 @@ async fn send(
         commands.add_command(command(call));
         ends.push(commands.len() - 1);
     }
-    let answers = line.connection.send_all(&commands).await;
-    let mut answers = answers.map_err(|error| fault::of_command(&error))?;
+    let mut answers = line.connection.send_all(&commands).await?;
     Ok(ends.into_iter().map(|end| answers.get_mut(end).map_or(Value::Nil, std::mem::take)).collect())
 }

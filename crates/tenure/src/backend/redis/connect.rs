@@ -232,7 +232,9 @@ impl Connector {
             _ => None,
         });
         let refusal = refusals.into_iter().flatten().next();
-        if let Some(error) = refusal.map(fault::refused).filter(Error::is_transient) {
+        if let Some(error) =
+            refusal.map(|refusal| fault::refused(refusal, &self.address())).filter(Error::is_transient)
+        {
             return Err(error);
         }
         let mut server = Server::new(hello, info, time, refusal);

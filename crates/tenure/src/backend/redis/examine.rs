@@ -36,8 +36,8 @@ const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
 pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> {
     let start = Instant::now();
     let mut line = client.link.line().await?;
-    let mut facts = Facts::ask(&mut line, client.asker()).await?;
     let connector = &client.link.connector;
+    let mut facts = Facts::ask(&mut line, &connector.address(), client.asker()).await?;
     let remedies = Remedies::new(connector, &client.asker().keys, facts.user.as_deref().or(connector.user()));
     let store =
         format!("server at {} answered all questions in {}", connector.address(), shown(start.elapsed()));

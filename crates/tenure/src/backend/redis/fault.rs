@@ -5,59 +5,72 @@
 
 use redis::{RedisError, ServerError, Value};
 
+use super::keys::Keys;
 use crate::error::{Error, ErrorKind};
 
+/// The server refused a command that uses the keys of this lock.
+pub(super) fn refused_for(error: &ServerError, address: &str, lock: &str) -> Error {
+    if error.code() != "WRONGTYPE" {
+        return refused(error, address);
+    }
+    let [fence, queue, beats] = Keys::beside(lock);
+    let message = match error.details() {
+        Some(details) if details.contains("out of range") => format!(
+            "redis at {address} has a last fence in key `{fence}` that is out of range: something else wrote it; delete this key"
+        ),
+        _ => format!(
+            "redis at {address} holds something else than a lock in key `{lock}`, or in one of `{fence}`, `{queue}` and `{beats}`; use another name, or another `prefix` in the URL"
+        ),
+    };
+    Error::new(ErrorKind::Protocol, message)
+}
+
 /// The server refused a command.
-pub(super) fn refused(error: &ServerError) -> Error {
+pub(super) fn refused(error: &ServerError, address: &str) -> Error {
     let said = said(error.code(), error.details());
     match error.code() {
-        "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => {
-            Error::not_yet(format!("redis does not execute commands at the moment ({said}); try again"))
-        }
-        _ if is_read_only(error) => {
-            Error::unavailable(format!("redis is a read-only replica ({said}); point the URL at the master"))
-        }
+        "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => Error::not_yet(format!(
+            "redis at {address} does not execute commands at the moment ({said}); try again"
+        )),
+        _ if is_read_only(error) => Error::unavailable(format!(
+            "redis at {address} is a read-only replica ({said}); point the URL at the master"
+        )),
         "OOM" => Error::unavailable(format!(
-            "redis is out of memory ({said}); raise its maxmemory, or free some: leases that are held go on"
+            "redis at {address} is out of memory ({said}); raise its maxmemory, or free some: leases that are held go on"
         )),
         "MISCONF" => Error::unavailable(format!(
-            "redis can't write to its disk, and refuses changes ({said}); free its disk"
+            "redis at {address} can't write to its disk, and refuses changes ({said}); free its disk"
         )),
         "NOREPLICAS" => Error::unavailable(format!(
-            "redis has fewer replicas than its min-replicas-to-write demands ({said}); bring them back"
+            "redis at {address} has fewer replicas than its min-replicas-to-write demands ({said}); bring them back"
         )),
         "WRONGPASS" => Error::new(
             ErrorKind::Denied,
-            format!("redis refused the user or the password of the URL ({said}); correct them"),
+            format!("redis at {address} refused the user or the password of the URL ({said}); correct them"),
         ),
         "NOAUTH" | "DENIED" => {
             let fix = "put the user and the password into the URL: redis://user:password@host";
-            Error::new(ErrorKind::Denied, format!("redis refused the connection ({said}); {fix}"))
+            Error::new(
+                ErrorKind::Denied,
+                format!("redis at {address} refused the connection ({said}); {fix}"),
+            )
         }
-        "NOPERM" => not_permitted(&said),
+        "NOPERM" => not_permitted(&said, address),
         "MOVED" | "ASK" | "CROSSSLOT" => Error::unsupported(format!(
-            "redis is a node of a cluster, and has other names than this one ({said}); write redis+cluster:// in the URL"
+            "redis at {address} is a node of a cluster, and has other names than this one ({said}); write redis+cluster:// in the URL"
         )),
-        "WRONGTYPE" if said.contains("out of range") => Error::new(
-            ErrorKind::Protocol,
-            "the last fence of this name is out of range: something else wrote it; delete its key, which ends in `:fence`",
-        ),
-        "WRONGTYPE" => Error::new(
-            ErrorKind::Protocol,
-            "a key of this name holds something else than a lock; use another name, or another `prefix` in the URL",
-        ),
         // The slot of its keys is being moved, and it removed one of them and looked for it again.
         _ if said.contains("non local key") => Error::unanswered(format!(
-            "redis broke a script off, because its slot is being moved ({said}); try again"
+            "redis at {address} broke a script off, because its slot is being moved ({said}); try again"
         )),
         // What a script may not do has no code of its own before Redis 7.2, and none in Valkey.
         _ if said.contains("The user executing the script") || said.contains("ACL failure in script") => {
-            not_permitted(&said)
+            not_permitted(&said, address)
         }
         _ if said.contains("unknown command") => Error::unsupported(format!(
-            "this server can't run what tenure needs ({said}); use Redis 6.2 or later"
+            "redis at {address} can't run what tenure needs ({said}); use Redis 6.2 or later"
         )),
-        _ => Error::new(ErrorKind::Protocol, format!("redis answered with an error: {said}")),
+        _ => Error::new(ErrorKind::Protocol, format!("redis at {address} answered with an error: {said}")),
     }
 }
 
@@ -66,27 +79,29 @@ pub(super) fn is_read_only(error: &ServerError) -> bool {
     error.code() == "READONLY" || error.details().is_some_and(|details| details.contains(": -READONLY "))
 }
 
-fn not_permitted(said: &str) -> Error {
+fn not_permitted(said: &str, address: &str) -> Error {
     Error::new(
         ErrorKind::Denied,
-        format!("redis user lacks a permission ({said}); docs/backends/redis.md lists what it needs"),
+        format!(
+            "redis at {address} says that the user lacks a permission ({said}); docs/backends/redis.md lists what it needs"
+        ),
     )
 }
 
 /// A command was sent, and something else than an answer came.
-pub(super) fn of_command(error: &RedisError) -> Error {
+pub(super) fn of_command(error: &RedisError, address: &str) -> Error {
     match server_error(error) {
-        Some(refusal) => refused(&refusal),
-        None => {
-            Error::unanswered(format!("connection to redis broke before it answered ({error}); try again"))
-        }
+        Some(refusal) => refused(&refusal, address),
+        None => Error::unanswered(format!(
+            "redis at {address} did not answer before the connection broke ({error}); try again"
+        )),
     }
 }
 
 /// A connection could not be made.
 pub(super) fn of_connecting(error: &RedisError, address: &str) -> Error {
     if let Some(refusal) = server_error(error) {
-        return refused(&refusal);
+        return refused(&refusal, address);
     }
     match error.kind() {
         redis::ErrorKind::AuthenticationFailed => Error::new(
@@ -152,10 +167,10 @@ pub(super) fn unexpected(value: &Value) -> Error {
 }
 
 /// The server refused a floor that is so many µs ahead, and changed nothing.
-pub(super) fn clock_behind(micros: u64) -> Error {
+pub(super) fn clock_behind(micros: u64, address: &str) -> Error {
     let days = micros / 86_400_000_000;
     Error::unavailable(format!(
-        "redis's clock is {days} days behind a fence that this process has seen; set the clock right, or restart the process if the clock was ahead before"
+        "redis at {address} can't be used: its clock is {days} days behind a fence that this process has seen; set the clock right, or restart the process if the clock was ahead before"
     ))
 }
 
@@ -185,6 +200,6 @@ mod tests {
             panic!("{said}")
         };
         assert!(is_read_only(&error));
-        assert!(refused(&error).is_transient(), "{error}");
+        assert!(refused(&error, "host:6379").is_transient(), "{error}");
     }
 }

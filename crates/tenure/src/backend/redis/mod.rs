@@ -95,7 +95,8 @@ impl Backend for Redis {
         let ends_anothers_lease = matches!(op, Op::TakeOver { .. } | Op::Break { .. });
         let (call, name) = (Call::new(&client.asker().keys, name, op), name.clone());
         Pending::Later(Box::pin(async move {
-            let answer = client.execute(&call).await.map_err(|failure| client.refused(failure))?;
+            let answer = client.execute(&call).await;
+            let answer = answer.map_err(|failure| client.refused(failure, call.lock()))?;
             if let Reply::Waiting { ahead, .. } = answer.reply {
                 client.ear.hearing.want(&name, pause_behind(ahead));
             }
@@ -119,8 +120,11 @@ impl Backend for Redis {
         let keys = &client.asker().keys;
         let calls: Vec<_> = operations.iter().map(|(name, op)| Call::new(keys, name, op.clone())).collect();
         Pending::Later(Box::pin(async move {
-            let answers = client.execute_all(&calls).await?.into_iter();
-            Ok(answers.map(|answer| Some(answer.map_err(|failure| client.refused(failure)))).collect())
+            let answers = client.execute_all(&calls).await?.into_iter().zip(&calls);
+            let refused = |(answer, call): (Result<_, _>, &Call)| {
+                Some(answer.map_err(|failure| client.refused(failure, call.lock())))
+            };
+            Ok(answers.map(refused).collect())
         }))
     }
 
@@ -131,7 +135,8 @@ impl Backend for Redis {
         let (client, prefix) = (Arc::clone(&self.0), prefix.to_owned());
         Pending::Later(Box::pin(async move {
             let line = client.link.line().await?;
-            scan::names(line.connection, &client.asker().keys, &prefix).await
+            let address = client.link.connector.address();
+            scan::names(line.connection, &address, &client.asker().keys, &prefix).await
         }))
     }
 
@@ -186,7 +191,7 @@ impl Backend for Redis {
         }
         let (client, lock) = (Arc::clone(&self.0), self.0.asker().keys.lock(name));
         Pending::Later(Box::pin(async move {
-            client.forget(&lock).await.map_err(|failure| client.refused(failure))
+            client.forget(&lock).await.map_err(|failure| client.refused(failure, &lock))
         }))
     }
 }

@@ -114,10 +114,11 @@ impl Acknowledgement {
         patience: Duration,
     ) -> Result<(), Error> {
         // The script was executed, whatever comes after it; also where the fence is on its way to another node.
-        let answers = answers.map_err(|error| fault::of_command(&error).half_way())?;
+        let answers =
+            answers.map_err(|error| fault::of_command(&error, &self.connector.address()).half_way())?;
         let is_refusal = |answer: &&Value| matches!(answer, Value::ServerError(_));
         if let Some(Value::ServerError(refusal)) = answers.iter().find(is_refusal) {
-            let error = fault::refused(refusal);
+            let error = fault::refused(refusal, &self.connector.address());
             let passes = error.is_transient() || ["MOVED", "ASK"].contains(&refusal.code());
             return Err(if passes { Error::unanswered(error.to_string()) } else { error.half_way() });
         }

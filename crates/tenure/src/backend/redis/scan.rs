@@ -12,28 +12,38 @@ use crate::name::{Name, NameMap};
 const STEP: usize = 1_000;
 
 /// The names that are held or waited for, and start with `prefix`.
-pub(super) async fn names(mut connection: Connection, keys: &Keys, prefix: &str) -> Result<Vec<Name>, Error> {
+pub(super) async fn names(
+    mut connection: Connection,
+    address: &str,
+    keys: &Keys,
+    prefix: &str,
+) -> Result<Vec<Name>, Error> {
     let [locks, queues] = keys.patterns(prefix);
     let mut names = NameMap::default();
     // A key may be shown twice.
-    for key in scan(&mut connection, &locks, "string").await? {
+    for key in scan(&mut connection, address, &locks, "string").await? {
         names.extend(keys.name(&key).map(|name| (name, ())));
     }
-    for key in scan(&mut connection, &queues, "zset").await? {
+    for key in scan(&mut connection, address, &queues, "zset").await? {
         names.extend(keys.name_of_queue(&key).map(|name| (name, ())));
     }
     Ok(names.into_keys().collect())
 }
 
-async fn scan(connection: &mut Connection, pattern: &str, kind: &str) -> Result<Vec<String>, Error> {
+async fn scan(
+    connection: &mut Connection,
+    address: &str,
+    pattern: &str,
+    kind: &str,
+) -> Result<Vec<String>, Error> {
     let (mut found, mut cursor) = (Vec::new(), b"0".to_vec());
     loop {
         let mut step = Cmd::new();
         step.arg("SCAN").arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(STEP).arg("TYPE").arg(kind);
         let answer = match connection.send(&step).await {
-            Ok(Value::ServerError(refusal)) => return Err(fault::refused(&refusal)),
+            Ok(Value::ServerError(refusal)) => return Err(fault::refused(&refusal, address)),
             Ok(answer) => answer,
-            Err(error) => return Err(fault::of_command(&error)),
+            Err(error) => return Err(fault::of_command(&error, address)),
         };
         let Value::Array(parts) = &answer else { return Err(fault::unexpected(&answer)) };
         let [Value::BulkString(next), Value::Array(keys)] = &parts[..] else {

@@ -239,7 +239,9 @@ async fn subscribe(
         .await?;
     let confirmed = tokio::time::timeout(patience, connection.subscribe(&subscription.channel)).await;
     match confirmed {
-        Ok(confirmed) => confirmed.map(|()| connection).map_err(|error| fault::of_command(&error)),
+        Ok(confirmed) => {
+            confirmed.map(|()| connection).map_err(|error| fault::of_command(&error, &connector.address()))
+        }
         Err(_) => Err(connector.silent()),
     }
 }

@@ -25,11 +25,19 @@ fn says(error: &Error, parts: &[&str]) {
     }
 }
 
+/// How a message names the server.
+fn at(server: &RedisServer) -> String {
+    format!("redis at 127.0.0.1:{} ", server.port())
+}
+
 #[tokio::test]
 async fn no_password_where_one_is_needed() {
     let server = RedisServer::builder().config("requirepass", PASSWORD).start();
     let error = refused(server.url()).await;
-    says(&error, &["NOAUTH", "put the user and the password into the URL", "redis://user:password@host"]);
+    says(
+        &error,
+        &[&at(&server), "NOAUTH", "put the user and the password into the URL", "redis://user:password@host"],
+    );
 }
 
 #[tokio::test]
@@ -39,7 +47,7 @@ async fn a_wrong_password_or_user() {
     server.command(&["ACL", "SETUSER", "retired", "off", &format!(">{PASSWORD}"), "+@all", "~*", "&*"]);
     for user in ["", "bob", "nobody", "retired"] {
         let error = refused(format!("redis://{user}:{PASSWORD}@127.0.0.1:{}", server.port())).await;
-        says(&error, &["refused", "user", "password", "URL"]);
+        says(&error, &[&at(&server), "refused", "user", "password", "URL"]);
     }
     assert!(keys(&server).is_empty());
 }
@@ -68,7 +76,7 @@ async fn a_prefix_that_is_not_the_users() {
     let domain = Domain::open(url.clone()).await.expect("the user is known");
     let error = domain.lock("orders/42").acquire().await.expect_err("not with the usual prefix");
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-    says(&error, &["NOPERM", "key"]);
+    says(&error, &[&at(&server), "NOPERM", "key"]);
     let domain = Domain::open(format!("{url}?prefix=mine:")).await.expect("the user is known");
     domain.lock("orders/42").run(async |_| ()).await.expect("its own prefix");
     assert!(keys(&server).is_empty());

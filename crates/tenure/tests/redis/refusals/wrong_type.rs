@@ -20,7 +20,13 @@ async fn a_list_under_the_key_of_a_lock() {
     let domain = Domain::open(server.url()).await.expect("a server that runs");
     server.command(&["RPUSH", "tenure:orders/42", "a", "b"]);
     let lock = domain.lock("orders/42");
-    check(&lock.acquire().await.expect_err("acquire"));
+    let error = lock.acquire().await.expect_err("acquire");
+    check(&error);
+    let place = format!(
+        "redis at 127.0.0.1:{} holds something else than a lock in key `tenure:orders/42`",
+        server.port()
+    );
+    assert!(error.to_string().contains(&place), "{error}");
     check(&lock.try_acquire().await.expect_err("try_acquire"));
     check(&lock.try_acquire_for(Duration::from_secs(20)).await.expect_err("try_acquire_for"));
     check(&lock.take_over().await.expect_err("take_over"));
@@ -42,7 +48,9 @@ async fn a_list_under_a_side_key() {
     for side in ["fence", "queue"] {
         let (name, key) = (format!("free/{side}"), format!("{{tenure:free/{side}}}:{side}"));
         server.command(&["RPUSH", &key, "a"]);
-        check(&domain.lock(&name).acquire().await.expect_err(side));
+        let error = domain.lock(&name).acquire().await.expect_err(side);
+        check(&error);
+        assert!(error.to_string().contains(&format!("`{key}`")), "{error}");
         assert_eq!(all_keys(&server), [key.as_str()], "nothing is left behind");
         server.command(&["DEL", &key]);
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use redis::{Pipeline, PushInfo, PushKind, Value};
 
+use super::super::connect::Connector;
 use super::super::connection::Connection;
 use super::super::fault;
 use super::super::server::is_replica;
@@ -46,7 +47,7 @@ impl Listening {
             channels.begin(Arc::clone(&bell));
             drop(channels);
             pace.stands();
-            let ended = self.listen(connection, &bell, connector.timeout).await;
+            let ended = self.listen(connection, &bell, &connector).await;
             let Some(channels) = self.channels.upgrade() else { break };
             match &ended {
                 Ended::Idle => break,
@@ -66,7 +67,8 @@ impl Listening {
 
     /// Says what has changed, and asks for a sign of life where nothing has: for the node's role, because one that was demoted keeps its
     /// connections.
-    async fn listen(&self, mut connection: Connection, bell: &Bell, timeout: Duration) -> Ended {
+    async fn listen(&self, mut connection: Connection, bell: &Bell, connector: &Connector) -> Ended {
+        let timeout = connector.timeout;
         let mut is_rung = true;
         loop {
             if bell.is_broken.load(Ordering::Acquire) {
@@ -102,8 +104,9 @@ impl Listening {
                     Value::ServerError(refusal) => Some(refusal),
                     _ => None,
                 });
-                let mut refusals =
-                    refusals.map(|refusal| (refusal.code() == "MOVED", fault::refused(refusal)));
+                let mut refusals = refusals.map(|refusal| {
+                    (refusal.code() == "MOVED", fault::refused(refusal, &connector.address()))
+                });
                 match refusals.next() {
                     // The user may not, or the server can't.
                     Some((false, error)) if !error.is_transient() => {
@@ -160,7 +163,6 @@ mod tests {
 
     use super::super::super::access::Access;
     use super::super::super::client::Asker;
-    use super::super::super::connect::Connector;
     use super::super::super::keys::Keys;
     use super::*;
     use crate::backend::Sink;

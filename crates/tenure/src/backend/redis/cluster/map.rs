@@ -7,6 +7,7 @@ use redis::{ServerError, Value};
 
 use super::super::connection::Connection;
 use super::super::fault;
+use super::super::sentinel::shown;
 use super::super::server::{field, string};
 use crate::error::{Error, ErrorKind};
 use crate::url::HostPort;
@@ -47,7 +48,7 @@ pub(super) async fn ask(connection: &mut Connection, asked: &HostPort) -> Result
     let mut questions = redis::pipe();
     questions.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
     let answers = connection.send_all(&questions).await;
-    let answers = answers.map_err(|error| fault::of_command(&error))?;
+    let answers = answers.map_err(|error| fault::of_command(&error, &shown(asked)))?;
     let [info, slots] = &answers[..] else { return Err(fault::unexpected(&Value::Array(answers))) };
     let info = string(info).unwrap_or_default();
     match slots {
@@ -60,13 +61,13 @@ pub(super) async fn ask(connection: &mut Connection, asked: &HostPort) -> Result
             let is_up = field(info, "cluster_state").is_none_or(|state| state == "ok");
             Ok(Map { ranges, epoch, is_up })
         }
-        Value::ServerError(refusal) => Err(refused(refusal)),
+        Value::ServerError(refusal) => Err(refused(refusal, asked)),
         _ => Err(fault::unexpected(slots)),
     }
 }
 
 /// It does not say.
-fn refused(refusal: &ServerError) -> Error {
+fn refused(refusal: &ServerError, asked: &HostPort) -> Error {
     match refusal.details() {
         Some(why) if why.contains("cluster support disabled") => {
             Error::new(ErrorKind::Unsupported, "is not part of a cluster")
@@ -75,7 +76,7 @@ fn refused(refusal: &ServerError) -> Error {
         Some(why) if why.contains("unknown command") => {
             Error::new(ErrorKind::Unsupported, "does not know the command CLUSTER")
         }
-        _ => fault::refused(refusal),
+        _ => fault::refused(refusal, &shown(asked)),
     }
 }
 

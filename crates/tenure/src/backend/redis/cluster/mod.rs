@@ -127,7 +127,7 @@ impl Backend for Cluster {
             let masters = router.masters();
             let looks = masters.iter().map(|node| async {
                 let line = node.client.link.line().await?;
-                scan::names(line.connection, &router.asker.keys, &prefix).await
+                scan::names(line.connection, &node.address(), &router.asker.keys, &prefix).await
             });
             // A name that is just moving may be shown by two.
             let mut names = NameMap::default();
@@ -205,7 +205,7 @@ impl Backend for Cluster {
         Pending::Later(Box::pin(async move {
             let Some(node) = router.owner_of(&name) else { return Ok(()) };
             let lock = router.asker.keys.lock(&name);
-            node.client.forget(&lock).await.map_err(|failure| node.client.refused(failure))
+            node.client.forget(&lock).await.map_err(|failure| node.client.refused(failure, &lock))
         }))
     }
 }

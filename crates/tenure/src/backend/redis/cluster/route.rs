@@ -165,11 +165,11 @@ impl Router {
                 call.is_asking = true;
                 self.node(&host)
             }
-            None => Err(self.refused(slot, node, refusal)),
+            None => Err(self.refused(slot, node, refusal, call.lock())),
         }
     }
 
-    fn refused(&self, slot: u16, node: &Arc<Node>, refusal: &ServerError) -> Error {
+    fn refused(&self, slot: u16, node: &Arc<Node>, refusal: &ServerError, lock: &str) -> Error {
         match refusal.code() {
             "TRYAGAIN" => Error::not_yet(format!(
                 "slot {slot} is being moved from one node to another, and has its keys on both; try again when it has arrived, or \
@@ -188,7 +188,7 @@ impl Router {
                 self.look_again();
                 node.client.link.connector.demoted()
             }
-            _ => fault::refused(refusal),
+            _ => fault::refused_for(refusal, &node.address(), lock),
         }
     }
 

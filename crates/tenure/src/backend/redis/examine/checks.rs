@@ -77,18 +77,18 @@ pub(super) fn user(facts: &Facts, connector: &Connector, remedies: &Remedies) ->
         Some(user) => format!("user {user}"),
         None => "the default user".to_owned(),
     };
-    match connector.has_password() {
-        true => Finding::fit("user", format!("{user}, with a password")),
-        false if is_remote => Finding::doubtful(
-            "user",
-            format!("{user}, without a password: whoever reaches the server can end every lock"),
-        )
-        .remedy(format!(
-            "{}, and put it into the URL: redis://:PASSWORD@host",
-            remedies.set(&[("requirepass", "PASSWORD")])
-        )),
-        false => Finding::fit("user", format!("{user}, without a password, from this machine")),
+    // A server that accepts every password accepts that of the URL.
+    let password = match (connector.has_password(), facts.is_without_password) {
+        (true, Some(false)) => return Finding::fit("user", format!("{user}, with a password")),
+        (true, None) => return Finding::fit("user", format!("{user}, and the URL has a password")),
+        (true, Some(true)) => "without a password on the server, which ignores that of the URL",
+        (false, _) => "without a password",
+    };
+    if !is_remote {
+        return Finding::fit("user", format!("{user}, {password}, from this machine"));
     }
+    let reason = format!("{user}, {password}: whoever reaches the server can end every lock");
+    Finding::doubtful("user", reason).remedy(remedies.set_password())
 }
 
 /// Only when something can't be known.

@@ -70,7 +70,7 @@ pub(in super::super) async fn examine(router: Arc<Router>) -> Result<Vec<Finding
 /// One master.
 async fn ask(node: &Node, router: &Router) -> Result<Facts, Error> {
     let mut line = node.client.link.line().await?;
-    Facts::ask(&mut line, &router.asker).await
+    Facts::ask(&mut line, &node.address(), &router.asker).await
 }
 
 /// What is to be said of it.
@@ -118,7 +118,7 @@ async fn cluster(node: &Node, router: &Router) -> Result<Finding, Error> {
     let mut questions = redis::pipe();
     questions.cmd("CLUSTER").arg("INFO").cmd("CONFIG").arg("GET").arg("cluster-node-timeout");
     let answers = line.connection.send_all(&questions).await;
-    let answers = answers.map_err(|error| fault::of_command(&error))?;
+    let answers = answers.map_err(|error| fault::of_command(&error, &node.address()))?;
     let info = answers.first().and_then(string).unwrap_or_default();
     let replaced = answers.get(1).and_then(setting);
     let replaced = replaced.map(|ms| format!("; a master that is silent for {ms} ms is replaced"));

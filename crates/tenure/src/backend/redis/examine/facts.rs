@@ -5,9 +5,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use redis::{Pipeline, Value};
+use redis::{Cmd, Pipeline, Value};
 
 use super::super::client::Asker;
+use super::super::connection::Connection;
 use super::super::fault;
 use super::super::link::Line;
 use super::super::server::{parse_version, string};
@@ -34,6 +35,8 @@ pub(super) struct Facts {
     /// The version as `HELLO` told it.
     greeting: Option<(u32, u32)>,
     pub(super) user: Option<String>,
+    /// Whether the server accepts every password for this user, as `nopass` says; nothing if it does not say.
+    pub(super) is_without_password: Option<bool>,
     reading: Option<Reading>,
     /// How fast its clock runs, once that was measured.
     pub(super) rate: Option<Rate>,
@@ -42,7 +45,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) async fn ask(line: &mut Line, asker: &Asker) -> Result<Self, Error> {
+    pub(super) async fn ask(line: &mut Line, address: &str, asker: &Asker) -> Result<Self, Error> {
         let connection = &mut line.connection;
         let mut questions = Pipeline::new();
         questions.cmd("INFO").cmd("ACL").arg("WHOAMI");
@@ -53,14 +56,19 @@ impl Facts {
             questions.cmd("CONFIG").arg("GET").arg(setting);
         }
         let answers = connection.send_all(&questions).await;
-        let answers = answers.map_err(|error| fault::of_command(&error))?;
+        let answers = answers.map_err(|error| fault::of_command(&error, address))?;
         let [info, user, scan, settings @ ..] = &answers[..] else {
             return Err(fault::unexpected(&Value::Array(answers)));
         };
         let text = |value: &Value| string(value).map(str::to_owned);
+        let is_without_password = match string(user) {
+            Some(user) => is_without_password(connection, user).await,
+            None => None,
+        };
         Ok(Facts {
             info: text(info),
             user: text(user),
+            is_without_password,
             scan_refused: match scan {
                 Value::ServerError(refusal) => Some(refusal.to_string()),
                 _ => None,
@@ -157,5 +165,18 @@ impl ClockFact {
             Err(behind) => (false, behind.duration()),
         };
         ClockFact { is_ahead, apart, within }
+    }
+}
+/// Whether the server accepts every password for this user. Few users may ask for that.
+async fn is_without_password(connection: &mut Connection, user: &str) -> Option<bool> {
+    let mut question = Cmd::new();
+    question.arg("ACL").arg("GETUSER").arg(user);
+    let Ok(Value::Map(fields)) = connection.send(&question).await else { return None };
+    let (_, flags) = fields.iter().find(|(name, _)| string(name) == Some("flags"))?;
+    match flags {
+        Value::Array(flags) | Value::Set(flags) => {
+            Some(flags.iter().any(|flag| string(flag) == Some("nopass")))
+        }
+        _ => None,
     }
 }

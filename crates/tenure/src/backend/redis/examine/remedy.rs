@@ -67,6 +67,15 @@ impl Remedies {
         lines.collect::<Vec<_>>().join(" && ")
     }
 
+    /// Gives the user a password.
+    pub(super) fn set_password(&self) -> String {
+        let (set, user) = match self.user.as_str() {
+            "default" => (self.set(&[("requirepass", "PASSWORD")]), ""),
+            user => (format!("{} acl setuser {user} '>PASSWORD'", self.cli), user),
+        };
+        format!("{set}, and put it into the URL: redis://{user}:PASSWORD@host")
+    }
+
     /// Allows the user what the server refused with these words: all commands, the keys, or the channels. Not all three at once: who has all keys
     /// can't be given some, and the server would refuse the rest of the line with it.
     pub(super) fn permit(&self, refusal: &str) -> String {

@@ -77,7 +77,7 @@ pub(in super::super) async fn named(connection: &mut Connection, service: &str) 
     questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);
     questions.cmd("SENTINEL").arg("MASTER").arg(service);
     let answers = connection.send_all(&questions).await;
-    let answers = answers.map_err(|error| Silence::of(&fault::of_command(&error), &error))?;
+    let answers = answers.map_err(|error| Silence::of(&fault::of_command(&error, service), &error))?;
     let [address, details] = &answers[..] else { return Err(Silence::Strange) };
     let number = |wanted: &str| {
         fields(details).find_map(|(name, value)| (name == wanted).then(|| value.parse::<u64>().ok())?)
@@ -86,7 +86,9 @@ pub(in super::super) async fn named(connection: &mut Connection, service: &str) 
     let (quorum, others) = (number("quorum").unwrap_or(0), number("num-other-sentinels").unwrap_or(0));
     match address {
         Value::Nil => Err(Silence::Unknown(services(connection).await)),
-        Value::ServerError(refusal) => Err(Silence::refused(&fault::refused(refusal), &refusal.to_string())),
+        Value::ServerError(refusal) => {
+            Err(Silence::refused(&fault::refused(refusal, service), &refusal.to_string()))
+        }
         Value::Array(parts) => match &parts[..] {
             [host, port] => {
                 let port = string(port).and_then(|port| port.parse().ok());

@@ -39,7 +39,9 @@ async fn a_late_refusal_ends_its_own_connection_alone() {
     assert_eq!(server.command(&["REPLICAOF", "NO", "ONE"]).text(), "OK");
 
     let answered = |line, value: &Value| -> Result<Answer, String> {
-        client.answered(line, value.clone()).map_err(|failure| client.refused(failure).to_string())
+        client
+            .answered(line, value.clone())
+            .map_err(|failure| client.refused(failure, "tenure:a").to_string())
     };
     answered(&old, &refusal).expect_err("a refusal");
     until("it is replaced", || client.link.number() == 2 && client.link.standing().is_some()).await;
