@@ -138,7 +138,7 @@ impl Patience {
 #[derive(Debug, Args)]
 pub(crate) struct Terms {
     /// How long an unrenewed lease lasts: 100ms to 24h [default: 10s]
-    #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = ttl, allow_hyphen_values = true)]
     pub(crate) ttl: Option<Duration>,
 
     /// What others are told when they find NAME held: at most 200 bytes
@@ -227,6 +227,13 @@ pub(crate) fn fence(text: &str) -> Result<u64, String> {
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     no_option(text)?;
     tenure::parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// How long a lease lasts. The library says the same of one that is out of range, but does not know how it was written.
+pub(crate) fn ttl(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(100)..=Duration::from_secs(24 * 60 * 60);
+    let ttl = duration(text)?;
+    if range.contains(&ttl) { Ok(ttl) } else { Err("it is out of range; write 100ms to 24h".to_owned()) }
 }
 
 fn code(text: &str) -> Result<u8, String> {

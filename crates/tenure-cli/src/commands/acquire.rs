@@ -33,7 +33,7 @@ pub(crate) struct Acquire {
     pub(crate) patience: Patience,
 
     /// How long an unrenewed ticket lasts: 100ms to 24h [default: 60s]
-    #[arg(long, value_name = "DURATION", value_parser = args::duration, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = args::ttl, allow_hyphen_values = true)]
     ttl: Option<Duration>,
 
     /// What others are told when they find NAME held: at most 200 bytes

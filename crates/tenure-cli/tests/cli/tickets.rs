@@ -262,7 +262,11 @@ fn what_is_wrong_is_told() {
     let place = Place::new();
     let cases: &[(&[&str], i32, &str)] = &[
         (&["acquire", ""], 64, "name is empty"),
-        (&["acquire", "--ttl", "10ms", "name"], 64, "ttl of 10 ms is out of range"),
+        (
+            &["acquire", "--ttl", "10ms", "name"],
+            64,
+            "invalid value '10ms' for '--ttl <DURATION>': it is out of range",
+        ),
         (&["acquire", "--url", "memory:", "name"], 64, "private to one process"),
         (&["acquire", "--url", "file:///proc/tenure", "name"], 69, "/proc/tenure"),
         (&["renew", "tenure1/nonsense"], 64, "ticket does not have five fields"),

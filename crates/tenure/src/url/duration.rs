@@ -138,7 +138,8 @@ pub(crate) fn shown(duration: Duration) -> String {
         }
     };
     match micros {
-        0..1_000 => return format!("{micros} µs"),
+        0 => return "0 s".to_owned(),
+        1..1_000 => return format!("{micros} µs"),
         1_000..99_950 => return format!("{} ms", tenths(1_000)),
         99_950..999_500 => return format!("{} ms", (micros + 500) / 1_000),
         999_500..59_950_000 => return format!("{} s", tenths(1_000_000)),
@@ -239,7 +240,7 @@ mod tests {
     #[test]
     fn for_people() {
         for (micros, text) in [
-            (0, "0 µs"),
+            (0, "0 s"),
             (999, "999 µs"),
             (1_250, "1.3 ms"),
             (10_000, "10 ms"),
