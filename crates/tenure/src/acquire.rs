@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::backend::{Answer, Backend};
-use crate::backoff::{Attempts, Backoff};
+use crate::backoff::Attempts;
 use crate::bid::Bid;
 use crate::claim::Claim;
 use crate::client::Client;
@@ -72,7 +72,7 @@ pub(crate) async fn acquire(
     client.check_process()?;
     // A loop of uncontended acquires must not starve the other tasks of its thread.
     tokio::task::coop::consume_budget().await;
-    let mut trials = None;
+    let mut attempts = None;
     loop {
         let error = match acquire_once(client, claim, patience).await {
             Ok(outcome) => return Ok(outcome),
@@ -83,7 +83,7 @@ pub(crate) async fn acquire(
         if !error.is_transient() || patience.at_first().is_zero() {
             return Err(error);
         }
-        Box::pin(pause(client, patience, &mut trials, error)).await?;
+        Box::pin(pause(client, patience, &mut attempts, error)).await?;
     }
 }
 
@@ -94,30 +94,21 @@ pub(crate) async fn acquire(
 async fn pause(
     client: &Client,
     patience: Patience,
-    trials: &mut Option<Trials>,
+    attempts: &mut Option<Attempts>,
     error: Error,
 ) -> Result<(), Error> {
-    let now = client.clock.now();
-    let trials = trials.get_or_insert_with(|| Trials { since: now, backoff: Backoff::new(), why: None });
-    let give_up = (trials.since + patience.at_first()).min(patience.limit.unwrap_or(Moment::FAR));
-    // An attempt whose time was over says less than the one before it, whose time was not.
-    let error = trials.why.take().filter(|_| now >= give_up).unwrap_or(error);
-    let again = now + trials.backoff.pause();
-    client.clock.sleep_until(again.min(give_up)).await;
-    client.check_process()?;
-    if again >= give_up {
-        return Err(error);
+    let attempts = attempts.get_or_insert_with(|| {
+        let longest = client.clock.now() + patience.at_first();
+        let give_up = longest.min(patience.limit.unwrap_or(Moment::FAR));
+        Attempts::until(give_up).outlasting_outages(Moment::FAR)
+    });
+    let again = attempts.again(&client.clock, error).await;
+    if again.is_err() {
+        // A limit is waited for to its end.
+        client.clock.sleep_until(attempts.give_up).await;
     }
-    trials.why = Some(error);
-    Ok(())
-}
-
-/// The attempts of a task that has not reached the store yet.
-struct Trials {
-    since: Moment,
-    backoff: Backoff,
-    /// Why the last one failed.
-    why: Option<Error>,
+    client.check_process()?;
+    again
 }
 
 /// Why an attempt ended without an outcome.
