@@ -107,7 +107,10 @@ fn a_wrong_command_line_is_named() {
         (&["run", "-E", "abc", "name", "true"], "write a number from 0 to 255"),
         (&["run", "--", "name", "--"], "COMMAND is missing"),
         (&["run", "--ttl", "1m30", "name", "true"], "without a unit"),
-        (&["run", "--ttl", "10ms", "name", "true"], "ttl of 10 ms is out of range"),
+        (
+            &["run", "--ttl", "10ms", "name", "true"],
+            "for '--ttl <DURATION>': it is out of range; write 100ms to 24h",
+        ),
         (&["run", "-E", "300", "name", "true"], "write a number from 0 to 255"),
         (&["brek", "name"], "unknown command `brek`; expected one of run, "),
         (&["run", "--bogus", "name", "true"], "--bogus"),

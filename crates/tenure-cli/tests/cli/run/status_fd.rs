@@ -135,7 +135,7 @@ fn the_outcome_without_a_command(place: &Place) {
 
     let usage = json!(["usage", 64, null, null]);
     assert_eq!(ended(&["--url", "memory:", "name", "true"], 64), usage);
-    assert_eq!(ended(&["--ttl", "1ms", "name", "true"], 64), usage);
+    assert_eq!(ended(&["--label", &"l".repeat(201), "name", "true"], 64), usage);
     assert_eq!(ended(&["--min-hold", "2", "--max-hold", "1", "name", "true"], 64), usage);
     let away = json!(["unavailable", 69, null, null]);
     assert_eq!(ended(&["--url", "file:///proc/tenure", "name", "true"], 69), away);
