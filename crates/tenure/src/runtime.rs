@@ -12,17 +12,17 @@ use tokio::runtime::Handle;
 
 use crate::error::Error;
 
-/// Refuses a runtime that can't measure time, or can't wait for sockets and pipes where that is needed.
+/// Refuses a runtime that can't measure time, or can't wait for sockets and pipes.
 ///
 /// # Errors
 /// [`Invalid`](crate::ErrorKind::Invalid), with what to do. No runtime at all is not an error: a store in the same process needs none.
-pub(crate) fn check(needs_io: bool) -> Result<(), Error> {
+pub(crate) fn check() -> Result<(), Error> {
     if Handle::try_current().is_err() {
         return Ok(());
     }
     let has_time = catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok();
     // What else can go wrong, as a lack of descriptors, is found by whoever needs one.
-    let has_io = !needs_io || has_io();
+    let has_io = has_io();
     let missing = match (has_time, has_io) {
         (true, true) => return Ok(()),
         (false, true) => "time",
