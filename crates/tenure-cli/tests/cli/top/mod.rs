@@ -270,11 +270,14 @@ fn a_lock_of_another_library_is_shown_as_one() {
     let mut terminal = Terminal::open(&place, &["top"]);
     terminal.shows("another library");
     terminal.shows("████████ no end");
+    // At the second look it is compared with the first.
+    place.server().command(&["SET", "tenure:weekly", "theirs", "NX"]);
+    terminal.shows("2 held, 0 waiting");
     terminal.press("\r");
     terminal.shows("lease   without expiry: it stays until it is released or broken");
     terminal.press("bnightly\r");
     terminal.shows("`nightly` was taken from a lock of another library");
-    terminal.shows("0 held, 0 waiting");
+    terminal.shows("1 held, 0 waiting");
     terminal.press("q");
     assert_eq!(terminal.end().0, 0);
 }
