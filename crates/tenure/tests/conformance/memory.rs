@@ -26,7 +26,7 @@ impl RealTime {
         let keep = Domain::lazy(&url).expect("a valid URL");
         let opened = keep.clone();
         let open = async move { drop(opened.health().await.expect("a store in this process")) };
-        Builder::new_current_thread().enable_time().build().expect("a runtime").block_on(open);
+        Builder::new_current_thread().build().expect("a runtime").block_on(open);
         RealTime { url, _keep: keep }
     }
 
