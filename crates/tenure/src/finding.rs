@@ -11,6 +11,12 @@ use crate::error::Error;
 pub(crate) const FENCES_GROW: &str =
     "two may hold a name until the old holder has connected again, and fences still grow";
 
+/// What follows if a server evicts a lock.
+pub(crate) const TWO_HOLD: &str = "and then two hold a name";
+
+/// What follows if a server has no replicas.
+pub(crate) const NO_SUCCESSOR: &str = "while the server is away, nothing takes its place";
+
 /// Whether something is fit for a store of locks. The worse is the greater, so that the verdict on a store is the greatest of its findings.
 ///
 /// # Examples

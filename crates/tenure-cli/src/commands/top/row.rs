@@ -85,7 +85,8 @@ impl Holding {
     fn new(holder: Holder, at: SystemTime, before: Option<&Holding>) -> Self {
         let longest = before.map_or(Duration::ZERO, |before| before.longest);
         let same = before.filter(|before| before.fence == holder.fence.get());
-        let is_renewed = same.is_some_and(|before| holder.remaining > before.holder.remaining.saturating_add(JITTER));
+        let is_renewed =
+            same.is_some_and(|before| holder.remaining > before.holder.remaining.saturating_add(JITTER));
         let renewed = if is_renewed { Some(at) } else { same.and_then(|before| before.renewed) };
         let left = Some(holder.remaining).filter(|left| *left != Duration::MAX);
         let since = Some(holder.since).filter(|_| !holder.owner.is_foreign());

@@ -24,17 +24,32 @@ fn several_servers_are_one_report() {
     assert_eq!(checks.len(), all, "one line for each: {:#?}", report.findings);
     assert!(report.reason("version").starts_with("each of 3: redis"), "{}", report.reason("version"));
     assert!(report.reason("persistence").contains("does not count for one ttl"), "of a group");
+    let others_go_on = "each of 3: none: while the server is away, the others go on if they are a majority";
+    assert_eq!(report.reason("replicas"), others_go_on);
     report.apply(&place, "persistence");
     assert_eq!(doctor_at(&place, &url).verdict("persistence"), "fit", "on all of them");
 
-    servers[1].command(&["CONFIG", "SET", "maxmemory", "100mb"]);
-    servers[1].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    let report = doctor_at(&place, &url);
-    let evicts =
-        report.findings.iter().find(|finding| finding["verdict"] == "unfit").expect("one that evicts");
-    let reason = evicts["reason"].as_str().unwrap();
+    let evict = |server: &RedisServer, policy: &str| {
+        server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
+        server.command(&["CONFIG", "SET", "maxmemory-policy", policy]);
+    };
+    let evicts = |verdict: &str| {
+        let report = doctor_at(&place, &url);
+        let is_it =
+            |finding: &&serde_json::Value| finding["check"] == "eviction" && finding["verdict"] == verdict;
+        let found = report.findings.iter().find(is_it).unwrap_or_else(|| panic!("{:#?}", report.findings));
+        (report.code, found["reason"].as_str().unwrap().to_owned())
+    };
+    evict(&servers[1], "allkeys-lru");
+    let (code, reason) = evicts("doubtful");
+    assert_eq!(code, 0, "a minority may forget: {reason}");
     assert!(reason.starts_with(&format!("127.0.0.1:{}: allkeys-lru", servers[1].port())), "{reason}");
-    servers[1].command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    assert!(reason.contains("a majority still has it"), "{reason}");
+    evict(&servers[2], "allkeys-lru");
+    let (code, reason) = evicts("unfit");
+    assert_eq!(code, 1, "most may not: {reason}");
+    assert!(reason.ends_with("and when most of the servers evict a lock, two hold its name"), "{reason}");
+    servers[1..].iter().for_each(|server| evict(server, "noeviction"));
 
     servers[2].kill();
     let report = doctor_at(&place, &url);

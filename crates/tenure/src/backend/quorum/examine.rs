@@ -7,10 +7,15 @@ use std::sync::Arc;
 use super::Group;
 use crate::backend;
 use crate::error::Error;
-use crate::finding::{FENCES_GROW, Finding, Verdict};
+use crate::finding::{FENCES_GROW, Finding, NO_SUCCESSOR, TWO_HOLD, Verdict};
 
 /// What follows here when a server forgets.
 const NOT_COUNTED: &str = "it then does not count for one ttl; when most forget within that time, two may hold a name, and fences still grow";
+/// What follows here when a server evicts a lock: a renewal gives the lease back to it.
+const ONE_FEWER: &str = "and then the lock has one server fewer until its next renewal; a majority still has it, unless another server is away or forgets";
+const MOST_FEWER: &str = "and when most of the servers evict a lock, two hold its name";
+/// What follows here when a server has no replicas.
+const NONE_NEEDED: &str = "while the server is away, the others go on if they are a majority";
 
 impl Group {
     /// What the servers are found to be, and whether they are enough.
@@ -29,8 +34,30 @@ impl Group {
             }
         }
         findings.extend(away);
+        self.weigh(&mut looked);
         findings.extend(together(looked));
         Ok(findings)
+    }
+
+    /// Says of each server what follows for the group, and not for a lock on this server alone.
+    fn weigh(&self, looked: &mut [(&str, Vec<Finding>)]) {
+        let evicts = |finding: &Finding| finding.check == "eviction" && finding.verdict == Verdict::Unfit;
+        let evicting = looked.iter().filter(|(_, found)| found.iter().any(evicts)).count();
+        // The others are a majority, which every grant has to ask.
+        let is_minority = self.members.len() - evicting >= self.majority();
+        for finding in looked.iter_mut().flat_map(|(_, found)| found) {
+            let (alone, here) = match finding.check {
+                "persistence" => (FENCES_GROW, NOT_COUNTED),
+                "replicas" => (NO_SUCCESSOR, NONE_NEEDED),
+                "eviction" if is_minority => (TWO_HOLD, ONE_FEWER),
+                "eviction" => (TWO_HOLD, MOST_FEWER),
+                _ => continue,
+            };
+            if is_minority && evicts(finding) {
+                finding.verdict = Verdict::Doubtful;
+            }
+            finding.reason = finding.reason.replace(alone, here);
+        }
     }
 
     fn examine_group(&self) -> Finding {
@@ -53,10 +80,7 @@ impl Group {
 fn together(looked: Vec<(&str, Vec<Finding>)>) -> Vec<Finding> {
     let (all, mut kinds) = (looked.len(), Vec::<Kind>::new());
     for (label, found) in looked {
-        for mut finding in found {
-            if finding.check == "persistence" {
-                finding.reason = finding.reason.replace(FENCES_GROW, NOT_COUNTED);
-            }
+        for finding in found {
             match kinds.iter_mut().find(|kind| kind.has(&finding)) {
                 Some(kind) => kind.add(label, &finding),
                 None => {
@@ -117,7 +141,7 @@ mod tests {
     #[test]
     fn what_is_the_same_is_said_once() {
         let of = |label: &'static str, time: &str, fix: &str| {
-            let forgets = Finding::doubtful("persistence", format!("nothing is saved; {FENCES_GROW}"));
+            let forgets = Finding::doubtful("persistence", format!("nothing is saved; {NOT_COUNTED}"));
             (label, vec![forgets.remedy(fix), Finding::fit("lease", time)])
         };
         let found = together(vec![of("a:1", "1 ms", "set a"), of("b:1", "2 ms", "set b")]);

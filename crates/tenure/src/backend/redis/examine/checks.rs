@@ -9,7 +9,7 @@ use super::super::connect::Connector;
 use super::facts::{ClockFact, Facts};
 use super::remedy::Remedies;
 use crate::backend::rehearsal::shown;
-use crate::finding::{FENCES_GROW, Finding};
+use crate::finding::{FENCES_GROW, Finding, TWO_HOLD};
 
 /// From here on everything works, and with flags for scripts.
 const OLDEST: (u32, u32) = (6, 2);
@@ -126,11 +126,10 @@ pub(super) fn eviction(facts: &Facts, remedies: &Remedies) -> Option<Finding> {
             format!("{policy} evicts locks once a maxmemory is set and reached; none is set"),
         )
         .remedy(remedies.set(&[("maxmemory-policy", "noeviction")])),
-        _ => Finding::unfit(
-            CHECK,
-            format!("{policy} evicts locks when {most} of memory are full, and then two hold a name"),
-        )
-        .remedy(remedies.set(&[("maxmemory-policy", "noeviction")])),
+        _ => {
+            Finding::unfit(CHECK, format!("{policy} evicts locks when {most} of memory are full, {TWO_HOLD}"))
+                .remedy(remedies.set(&[("maxmemory-policy", "noeviction")]))
+        }
     })
 }
 

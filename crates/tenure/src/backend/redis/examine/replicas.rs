@@ -4,7 +4,7 @@ use super::super::connect::Connector;
 use super::facts::Facts;
 use super::remedy::Remedies;
 use crate::error::Error;
-use crate::finding::{FENCES_GROW, Finding};
+use crate::finding::{FENCES_GROW, Finding, NO_SUCCESSOR};
 
 const CHECK: &str = "replicas";
 
@@ -78,7 +78,7 @@ pub(super) fn undemanded(facts: &Facts, acknowledged: Option<u64>, remedies: &Re
             format!("{good} of {needed} that min-replicas-to-write demands: no lock can be taken"),
         )
         .remedy(format!("bring them back, or {}", at_least(&good.to_string()))),
-        (0, _) => Finding::fit(CHECK, "none: while the server is away, nothing takes its place"),
+        (0, _) => Finding::fit(CHECK, format!("none: {NO_SUCCESSOR}")),
         (_, Some(needed)) if needed > 0 => {
             let reason = format!(
                 "{connected}{known}; at least {needed} must be connected, so that a master that is cut off grants no more"
