@@ -50,7 +50,7 @@ fn sentinels_and_replicas() {
     let away = trio.replicas()[0];
     away.stop();
     let report = look(&all);
-    assert_said(&report, "replicas", "unfit", "1 of the 2 that `replicas` in the URL demands");
+    assert_said(&report, "replicas", "unfit", "1 of the 2 that `replicas=all` in the URL demands");
     assert!(report.finding("replicas")["remedy"].as_str().unwrap().contains("sentinel reset main"));
     assert_eq!(report.code, 1);
     away.cont();

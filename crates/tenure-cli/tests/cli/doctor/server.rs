@@ -182,6 +182,28 @@ fn replicas() {
     assert!(report.reason("lease").contains("min-replicas-to-write"), "{}", report.reason("lease"));
 }
 
+// B5: what `run` says is what `doctor` says, also that the option can be left out.
+#[test]
+fn all_replicas_of_a_server_that_has_none() {
+    let place = Place::on(sound().start());
+    let (all, one) = (format!("{}?replicas=all", place.url()), format!("{}?replicas=1", place.url()));
+    let report = doctor_at(&place, &all);
+    assert_eq!((report.troubles(), report.code), (vec![("replicas", "unfit")], 1));
+    let why = "none, and `replicas=all` in the URL demands at least one: no lock can be taken";
+    assert_eq!(report.reason("replicas"), why);
+    let leave_out = "connect a replica, or leave `replicas` out of the URL of a server without replicas";
+    assert_eq!(report.finding("replicas")["remedy"], leave_out);
+    assert!(report.reason("lease").ends_with(", on the master alone"), "{}", report.reason("lease"));
+    let run = place.end(&["run", "--url", &all, "-n", "name", "--", "true"]);
+    let said = format!("has no replicas, and `replicas=all` in the URL demands at least one; {leave_out}");
+    assert!(run.code == 69 && run.stderr.contains(&said), "{run:?}");
+
+    let report = doctor_at(&place, &one);
+    let why = "0 of the 1 that `replicas=1` in the URL demands knew of a lock within a second";
+    assert!(report.reason("replicas").starts_with(why), "{}", report.reason("replicas"));
+    assert_eq!(report.finding("replicas")["remedy"], "bring the others back, or lower `replicas` in the URL");
+}
+
 // B5
 #[test]
 fn a_server_of_a_cluster() {

@@ -22,7 +22,6 @@ use self::remedy::Remedies;
 use super::Redis;
 use super::client::{Asker, Client};
 use super::connect::Connector;
-use super::replicas::Acknowledgement;
 use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
 use crate::backend::{Backend as _, Sink};
 use crate::error::{Error, ErrorKind};
@@ -42,14 +41,15 @@ pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> 
     let store =
         format!("server at {} answered all questions in {}", connector.address(), shown(start.elapsed()));
     let mut findings = vec![Finding::fit("store", store)];
-    let needed = client.ear.acknowledgement.as_ref().map(Acknowledgement::needed);
-    let known = needed.as_ref().and_then(|needed| needed.as_ref().ok().copied());
+    let demand = client.ear.acknowledgement.as_ref();
+    let needed = demand.map(|demand| (demand, demand.needed()));
+    let known = needed.as_ref().and_then(|(_, needed)| needed.as_ref().ok().copied());
     let rehearsal = Rehearsal::play(&client, facts.replicas().max(known.unwrap_or(0))).await;
     let acknowledged = rehearsal.acknowledged;
     let replicas = match needed {
-        Some(Err(error)) => Some(replicas::uncounted(&error)),
-        Some(Ok(needed)) if rehearsal.rehearsed.lease.is_ok() => {
-            Some(replicas::demanded(&facts, needed, acknowledged, connector, &remedies))
+        Some((_, Err(error))) => Some(replicas::uncounted(&error)),
+        Some((demand, Ok(needed))) if rehearsal.rehearsed.lease.is_ok() => {
+            Some(replicas::demanded(&facts, needed, acknowledged, demand, &remedies))
         }
         _ => replicas::undemanded(&facts, acknowledged, &remedies),
     };
@@ -65,7 +65,7 @@ pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> 
     findings.extend(of_server.drain(..2));
     findings.push(checks::encryption(connector));
     findings.extend(of_server);
-    findings.extend(rehearsal.findings(&remedies));
+    findings.extend(rehearsal.findings(&remedies, demand.is_some()));
     findings.extend(listing);
     Ok(findings)
 }
@@ -124,9 +124,13 @@ impl Rehearsal {
         Ok(Rehearsal { rehearsed, unheard, untracked, acknowledged })
     }
 
-    /// As findings, with what the server said, and what to allow.
-    fn findings(&self, remedies: &Remedies) -> Vec<Finding> {
+    /// As findings, with what the server said, and what to allow. The lease is the master's alone, also if the URL demands replicas.
+    fn findings(&self, remedies: &Remedies, is_demanding: bool) -> Vec<Finding> {
         let mut findings = self.rehearsed.findings();
+        if is_demanding && self.rehearsed.lease.is_ok() {
+            let lease = findings.iter_mut().filter(|finding| finding.check == "lease");
+            lease.for_each(|lease| lease.reason.push_str(", on the master alone"));
+        }
         for finding in findings.iter_mut().filter(|finding| finding.verdict > Verdict::Fit) {
             let said = match (finding.check, &self.rehearsed.lease) {
                 ("hand-over", _) => self.unheard.clone(),

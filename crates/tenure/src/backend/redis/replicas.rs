@@ -56,14 +56,42 @@ impl Acknowledgement {
         if let Replicas::AtLeast(number) = self.wanted {
             return Ok(u64::from(number.get()));
         }
-        let known = match self.connector.sentinels() {
-            Some(sentinels) => match sentinels.replicas() {
-                Some(known) => known,
-                None => return Err(self.uncounted()),
-            },
-            None => 0,
-        };
-        Ok(self.seen.load(Ordering::Acquire).max(known).max(1))
+        self.known().map(|known| known.max(1)).ok_or_else(|| self.uncounted())
+    }
+
+    /// How many the server has, if that is known.
+    fn known(&self) -> Option<u64> {
+        let known = self.connector.sentinels().map_or(Some(0), |sentinels| sentinels.replicas())?;
+        Some(self.seen.load(Ordering::Acquire).max(known))
+    }
+
+    /// The URL demands all replicas of a server that has none.
+    pub(super) fn demands_all_of_none(&self) -> bool {
+        self.wanted == Replicas::All && self.known() == Some(0)
+    }
+
+    /// What the URL demands, as it is written there.
+    pub(super) fn option(&self) -> String {
+        match self.wanted {
+            Replicas::AtLeast(number) => format!("replicas={number}"),
+            Replicas::All => "replicas=all".to_owned(),
+        }
+    }
+
+    /// What to do if too few acknowledge.
+    pub(super) fn remedy(&self) -> String {
+        if self.demands_all_of_none() {
+            return "connect a replica, or leave `replicas` out of the URL of a server without replicas"
+                .to_owned();
+        }
+        match (self.wanted, self.connector.sentinels()) {
+            (Replicas::AtLeast(_), _) => "bring the others back, or lower `replicas` in the URL".to_owned(),
+            (Replicas::All, None) => "bring the others back".to_owned(),
+            (Replicas::All, Some(sentinels)) => format!(
+                "bring the others back, or have every sentinel forget one that is gone for good: sentinel reset {}",
+                sentinels.service
+            ),
+        }
     }
 
     fn uncounted(&self) -> Error {
@@ -131,13 +159,16 @@ impl Acknowledgement {
             [Value::Int(1), Value::Int(acknowledged), ..] => {
                 self.count_again();
                 let shortage = Shortage::new(acknowledged.cast_unsigned(), needed);
-                Err(Error::unconfirmed(
-                    shortage,
-                    format!(
-                        "{shortage} within {}; bring the others back, or lower `replicas` in the URL",
-                        shown(patience)
-                    ),
-                ))
+                let why = match self.demands_all_of_none() {
+                    true => {
+                        let (address, option) = (self.connector.address(), self.option());
+                        format!(
+                            "redis at {address} has no replicas, and `{option}` in the URL demands at least one"
+                        )
+                    }
+                    false => format!("{shortage} within {}", shown(patience)),
+                };
+                Err(Error::unconfirmed(shortage, format!("{why}; {}", self.remedy())))
             }
             // The fence that the script left is gone: so may be the rest.
             _ => Err(Error::unanswered("redis forgot a grant before its replicas had it; try again")),

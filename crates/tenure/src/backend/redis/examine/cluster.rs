@@ -10,7 +10,6 @@ use redis::Cmd;
 use super::super::client::Asker;
 use super::super::cluster::{Cluster, Node, Router};
 use super::super::fault;
-use super::super::replicas::Acknowledgement;
 use super::super::server::{field, string};
 use super::facts::{Facts, setting};
 use super::remedy::Remedies;
@@ -63,7 +62,7 @@ pub(in super::super) async fn examine(router: Arc<Router>) -> Result<Vec<Finding
         looked.push((node.address(), look(node, &router, &facts)?));
     }
     findings.extend(worst(looked));
-    findings.extend(rehearsal.findings(&remedies));
+    findings.extend(rehearsal.findings(&remedies, first.client.ear.acknowledgement.is_some()));
     Ok(findings)
 }
 
@@ -78,9 +77,8 @@ fn look(node: &Node, router: &Router, facts: &Facts) -> Result<Vec<Finding>, Err
     let connector = &node.client.link.connector;
     let user = facts.user.as_deref().or(connector.user());
     let remedies = Remedies::for_cluster(connector, &router.asker.keys, user);
-    let needed = node.client.ear.acknowledgement.as_ref().map(Acknowledgement::needed).transpose()?;
-    let beside = match needed {
-        Some(needed) => Some(replicas::counted(facts, needed, connector)),
+    let beside = match &node.client.ear.acknowledgement {
+        Some(demand) => Some(replicas::counted(facts, demand.needed()?, demand)),
         None => replicas::undemanded(facts, None, &remedies),
     };
     let beside = beside.into_iter().collect();

@@ -1,6 +1,6 @@
 //! What follows from the replicas that there are, and from those that the URL demands.
 
-use super::super::connect::Connector;
+use super::super::replicas::Acknowledgement;
 use super::facts::Facts;
 use super::remedy::Remedies;
 use crate::error::Error;
@@ -13,7 +13,7 @@ pub(super) fn demanded(
     facts: &Facts,
     needed: u64,
     acknowledged: Option<u64>,
-    connector: &Connector,
+    demand: &Acknowledgement,
     remedies: &Remedies,
 ) -> Finding {
     let Some(acknowledged) = acknowledged else {
@@ -21,7 +21,7 @@ pub(super) fn demanded(
             "the user may not wait for replicas, as `replicas` in the URL demands: no lock can be taken";
         return Finding::unfit(CHECK, reason).remedy(remedies.permit_waiting());
     };
-    judged(facts, needed, acknowledged, "knew of a lock within a second", connector)
+    judged(facts, needed, acknowledged, "knew of a lock within a second", demand)
 }
 
 /// All of them must acknowledge, and nobody says how many they are.
@@ -32,25 +32,21 @@ pub(super) fn uncounted(error: &Error) -> Finding {
 }
 
 /// The same of a server on which no lock was played through: so many are connected.
-pub(super) fn counted(facts: &Facts, needed: u64, connector: &Connector) -> Finding {
-    judged(facts, needed, facts.replicas(), "are connected", connector)
+pub(super) fn counted(facts: &Facts, needed: u64, demand: &Acknowledgement) -> Finding {
+    judged(facts, needed, facts.replicas(), "are connected", demand)
 }
 
-fn judged(facts: &Facts, needed: u64, acknowledged: u64, did: &str, connector: &Connector) -> Finding {
+fn judged(facts: &Facts, needed: u64, acknowledged: u64, did: &str, demand: &Acknowledgement) -> Finding {
     if acknowledged < needed {
-        let reason = format!(
-            "{acknowledged} of the {needed} that `replicas` in the URL demands {did}{}: no lock can be taken",
-            behind(facts)
-        );
-        let forget = connector.sentinels().map(|sentinels| {
-            format!(
-                ", or have every sentinel forget one that is gone for good: sentinel reset {}",
-                sentinels.service
-            )
-        });
-        let remedy =
-            format!("bring the others back, or lower `replicas` in the URL{}", forget.unwrap_or_default());
-        return Finding::unfit(CHECK, reason).remedy(remedy);
+        let option = demand.option();
+        let reason = match demand.demands_all_of_none() {
+            true => format!("none, and `{option}` in the URL demands at least one: no lock can be taken"),
+            false => format!(
+                "{acknowledged} of the {needed} that `{option}` in the URL demands {did}{}: no lock can be taken",
+                behind(facts)
+            ),
+        };
+        return Finding::unfit(CHECK, reason).remedy(demand.remedy());
     }
     let connected = facts.replicas().max(acknowledged);
     if needed < connected {
