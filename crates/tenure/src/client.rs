@@ -261,8 +261,9 @@ impl Client {
         }
         let timeout = give_up.since(self.clock.now());
         self.clock.until(give_up, work).await.unwrap_or_else(|| {
+            let store = self.opened_before().map_or_else(|| "store".to_owned(), |backend| backend.called());
             Err(Error::unanswered(format!(
-                "store did not answer within {}; is it overloaded or cut off?",
+                "{store} did not answer within {}; is it overloaded or cut off?",
                 crate::url::duration::shown(timeout)
             )))
         })

@@ -31,9 +31,9 @@ impl Name {
         }
         if name.len() > MAX_LEN {
             return Err(Error::invalid(format!(
-                "lock name has {} bytes; the longest allowed has {MAX_LEN}: `{}…`",
-                name.len(),
+                "lock name `{}…` has {} bytes; shorten it to at most {MAX_LEN}",
                 name.chars().take(40).collect::<String>(),
+                name.len(),
             )));
         }
         static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);

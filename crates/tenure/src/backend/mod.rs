@@ -88,6 +88,11 @@ pub(crate) trait Backend: Send + Sync {
         None
     }
 
+    /// What to call the store in a message.
+    fn called(&self) -> String {
+        "store".to_owned()
+    }
+
     /// Why the store can't be reached, where that is known without asking.
     fn outage(&self) -> Option<Error> {
         None

@@ -118,7 +118,7 @@ fn a_wrong_command_line_is_named() {
         (&["run", "-v", "-q", "name", "true"], "cannot be used with"),
         (&["run", "", "true"], "name is empty"),
         (&["run", &long, "true"], "1001 bytes"),
-        (&["run", "--label", &long, "name", "true"], "label has"),
+        (&["run", "--label", &long, "name", "true"], " bytes; shorten it to at most 200"),
         (&["run", "--url", "memcached://h", "name", "true"], "tenure: --url: unknown scheme `memcached`"),
         (&["run", "--url", "file:?tll=3s", "name", "true"], "tenure: --url: unknown option `tll`"),
         (&["run", "--url", "memory:", "name", "true"], "tenure: --url: `memory:` is private to one process"),

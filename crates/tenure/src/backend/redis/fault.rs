@@ -48,13 +48,18 @@ pub(super) fn refused(error: &ServerError, address: &str) -> Error {
             ErrorKind::Denied,
             format!("redis at {address} refused the user or the password of the URL ({said}); correct them"),
         ),
-        "NOAUTH" | "DENIED" => {
-            let fix = "put the user and the password into the URL: redis://user:password@host";
-            Error::new(
-                ErrorKind::Denied,
-                format!("redis at {address} refused the connection ({said}); {fix}"),
-            )
+        "NOAUTH" => {
+            let fix = "write redis://:password@host for `requirepass`, or redis://user:password@host, and keep that URL in a file: \
+                       /etc/tenure/url or --url-file";
+            Error::new(ErrorKind::Denied, format!("redis at {address} requires a password (NOAUTH); {fix}"))
         }
+        // It goes on to explain its configuration at length.
+        "DENIED" => Error::new(
+            ErrorKind::Denied,
+            format!(
+                "redis at {address} is in protected mode and refuses other machines (DENIED); set a password on the server: requirepass"
+            ),
+        ),
         "NOPERM" => not_permitted(&said, address),
         "MOVED" | "ASK" | "CROSSSLOT" => Error::unsupported(format!(
             "redis at {address} is a node of a cluster, and has other names than this one ({said}); write redis+cluster:// in the URL"
@@ -130,11 +135,17 @@ pub(super) fn of_connecting(error: &RedisError, address: &str) -> Error {
         _ if error.to_string().contains("certificate") => Error::unavailable(format!(
             "redis at {address} can't be trusted ({error}); name the authority of its certificate with `tls_ca`, and the host as it does"
         )),
-        _ if error.to_string().contains("lookup address") => Error::unavailable(format!(
-            "host of redis at {address} is not known ({error}); correct it, or see to the resolver"
-        )),
+        _ if error.to_string().contains("lookup address") => unresolved(error, address),
         _ => not_there(error, address),
     }
+}
+
+/// The name of the host leads nowhere.
+fn unresolved(error: &RedisError, address: &str) -> Error {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let said = error.to_string();
+    let why = said.rsplit_once("information: ").map_or(said.as_str(), |(_, why)| why);
+    Error::unavailable(format!("cannot resolve host `{host}` ({why}); check the name or DNS"))
 }
 
 fn not_there(error: &RedisError, address: &str) -> Error {
@@ -190,6 +201,21 @@ fn said(code: &str, details: Option<&str>) -> String {
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_in_protected_mode_needs_a_password_of_its_own() {
+        let said = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default \
+                    user. In this mode connections are only accepted from the loopback interface. [...]\r\n";
+        let Ok(Value::ServerError(error)) = redis::parse_redis_value(said.as_bytes()) else {
+            panic!("{said}")
+        };
+        let error = refused(&error, "host:6379");
+        assert_eq!(error.kind(), ErrorKind::Denied);
+        assert_eq!(
+            error.to_string(),
+            "redis at host:6379 is in protected mode and refuses other machines (DENIED); set a password on the server: requirepass"
+        );
+    }
 
     // R0.5: as Redis 6.2 says it.
     #[test]

@@ -148,6 +148,10 @@ impl Backend for Redis {
         self.0.link.number()
     }
 
+    fn called(&self) -> String {
+        format!("redis at {}", self.0.link.connector.address())
+    }
+
     fn reconnects(&self) -> bool {
         true
     }

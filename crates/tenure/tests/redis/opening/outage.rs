@@ -57,7 +57,10 @@ async fn a_stopped_server_is_an_error_within_the_timeout() {
     let held = domain.lock("held").ttl(Duration::from_secs(30)).acquire().await.expect("a free name");
     server.stop();
     let begin = Instant::now();
-    check(&domain.lock("orders/42").acquire().await.expect_err("it does not answer"));
+    let error = domain.lock("orders/42").acquire().await.expect_err("it does not answer");
+    check(&error);
+    let named = format!("redis at 127.0.0.1:{} did not answer within ", server.port());
+    assert!(error.to_string().starts_with(&named), "{error}");
     let first = begin.elapsed();
     assert!(first >= timeout / 2, "it might have answered: {first:?}");
     for _ in 0..3 {

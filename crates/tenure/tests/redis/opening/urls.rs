@@ -52,8 +52,13 @@ async fn one_server_by_each_of_its_addresses() {
     }
     let nowhere = format!("redis+unix://{}.not", server.socket_path().display());
     fails(&server, &nowhere, ErrorKind::Unavailable, &["redis.sock.not", "is it running?"]).await;
-    fails(&server, "redis://no-such-host.invalid", ErrorKind::Unavailable, &["no-such-host.invalid:6379"])
-        .await;
+    fails(
+        &server,
+        "redis://no-such-host.invalid",
+        ErrorKind::Unavailable,
+        &["cannot resolve host `no-such-host.invalid` ("],
+    )
+    .await;
 }
 
 // R0.6

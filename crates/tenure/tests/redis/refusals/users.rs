@@ -36,8 +36,22 @@ async fn no_password_where_one_is_needed() {
     let error = refused(server.url()).await;
     says(
         &error,
-        &[&at(&server), "NOAUTH", "put the user and the password into the URL", "redis://user:password@host"],
+        &[
+            &at(&server),
+            "requires a password (NOAUTH); write redis://:password@host for `requirepass`",
+            "or redis://user:password@host",
+            "keep that URL in a file: /etc/tenure/url or --url-file",
+        ],
     );
+}
+
+#[tokio::test]
+async fn a_host_that_is_not_known() {
+    // Longer than a label may be, so that no name server is asked.
+    let host = "n".repeat(64);
+    let error = Domain::open(format!("redis://{host}")).await.expect_err("no such host");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    says(&error, &[&format!("cannot resolve host `{host}` ("), "); check the name or DNS"]);
 }
 
 #[tokio::test]
