@@ -133,6 +133,26 @@ fn files_that_cannot_be_used() {
     assert_eq!(doctor_at(&place, &dir.url()).troubles(), []);
 }
 
+// B5: stripes that lie among other files may be tidied up.
+#[test]
+fn a_directory_with_other_files() {
+    let place = Place::new();
+    let dir = InMemory::new(&place);
+    fs::set_permissions(&dir.0, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(dir.0.join("report.csv"), "").unwrap();
+    let report = doctor_at(&place, &dir.url());
+    assert_eq!((report.troubles(), report.code), (vec![("files", "doubtful")], 0));
+    assert!(report.reason("files").starts_with("beside `report.csv`: "), "{}", report.reason("files"));
+    fs::write(dir.0.join("a.txt"), "").unwrap();
+    let report = doctor_at(&place, &dir.url());
+    let several = "beside 2 other files, such as `a.txt`: ";
+    assert!(report.reason("files").starts_with(several), "{}", report.reason("files"));
+    let remedy = report.finding("files")["remedy"].as_str().unwrap();
+    let url = remedy.rsplit(' ').next().unwrap();
+    fs::create_dir(url.strip_prefix("file://").unwrap()).unwrap();
+    assert_eq!(doctor_at(&place, url).troubles(), []);
+}
+
 // B5
 #[test]
 fn what_the_killed_left_behind_is_counted_and_swept() {

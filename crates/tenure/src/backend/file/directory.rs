@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use super::{platform, sharing};
 use crate::error::{Error, ErrorKind};
 use crate::finding::quoted;
+use crate::owner;
 
 /// Where the default directories are, one for each user.
 const DEFAULT_PARENT: &str = "/run/lock";
@@ -73,14 +74,7 @@ impl Directory {
     fn open_named(path: &Path) -> Result<Self, Error> {
         let fd = match open_dir(path, OFlags::empty()) {
             Err(Errno::NOENT) => match make(path) {
-                Err(Errno::NOENT) => {
-                    let parent = quoted(&path.parent().unwrap_or(path).to_string_lossy());
-                    let path = path.display();
-                    return Err(Error::unavailable(format!(
-                        "directory {path} could not be made, because {parent} is not there; check the URL, or make that first: mkdir -p {parent}"
-                    )));
-                }
-                Err(error) => return Err(trouble(path, "made", error)),
+                Err(error) => return Err(not_made(path, error)),
                 Ok(()) => open_dir(path, OFlags::empty()),
             },
             answer => answer,
@@ -129,10 +123,16 @@ impl Directory {
         fstat(&self.fd).ok().and_then(|stat| sharing::group_of(&stat)).filter(|_| !self.is_default())
     }
 
+    /// What to say if it is almost shared with a group, whose members are refused.
+    pub(super) fn almost_shared(&self) -> Option<Error> {
+        let stat = fstat(&self.fd).ok().filter(|_| !self.is_default())?;
+        sharing::almost_shared(&self.path, &stat)
+    }
+
     /// The stripes and sessions in it that the group can't use.
     pub(super) fn unshared(&self) -> Result<Vec<String>, Error> {
         // Both get their names when they have their mode; other files may be on the way to it.
-        let is_made = |name: &String| name.starts_with("stripe-") || name.starts_with("session-");
+        let is_made = |name: &String| sharing::is_made(name);
         let mut names: Vec<String> = self.list()?.into_iter().filter(is_made).collect();
         names.retain(|name| self.is_unshared(name));
         names.sort();
@@ -368,6 +368,30 @@ fn refuse_other_ids(parent: &Path, path: &Path) -> Result<(), Error> {
          that all processes of this user share: `file:///path`",
         path.display()
     )))
+}
+
+/// What it means that a directory which a URL names is not there, and could not be made.
+fn not_made(path: &Path, error: Errno) -> Error {
+    let (word, parent) = (quoted(&path.to_string_lossy()), path.parent().unwrap_or(path));
+    let (shown, within) = (path.display(), quoted(&parent.to_string_lossy()));
+    match error {
+        // As /proc says it of every name.
+        Errno::NOENT if rustix::fs::stat(parent).is_ok() => Error::unavailable(format!(
+            "directory {shown} could not be made, because the file system of {within} takes no directories; name another one: `file:///path`"
+        )),
+        Errno::NOENT => Error::unavailable(format!(
+            "directory {shown} could not be made, because {within} is not there; check the URL, or make that first: mkdir -p {within}"
+        )),
+        Errno::ACCESS => {
+            let user = owner::user();
+            let message = format!(
+                "directory {shown} does not exist, and user {user} may not make it in {within}; as root: install -d -m 700 -o {user} {word}, \
+                 or for several users: install -d -m 2770 -g GROUP {word}"
+            );
+            Error::new(ErrorKind::Denied, message)
+        }
+        error => trouble(path, "made", error),
+    }
 }
 
 /// What it means that a directory which a URL names could not be opened.

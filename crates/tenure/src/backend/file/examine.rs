@@ -20,6 +20,8 @@ use crate::owner::SessionId;
 /// Below these it is getting short: some stripes of a full store.
 const LITTLE_SPACE: u64 = 8 << 20;
 const FEW_FILES: u64 = 256;
+/// What the names of all files of a store begin with.
+const OURS: [&str; 6] = ["stripe-", "session-", "pipe-", "lifeline-", "unborn-", "draft-"];
 
 /// Looks at everything.
 pub(super) async fn examine(place: &Place) -> Result<Vec<Finding>, Error> {
@@ -61,8 +63,7 @@ fn owner(place: &Place) -> Result<Finding, Error> {
     if let Err(error) = sharing::check(place.dir.path(), &stat, place.dir.is_default()) {
         return Ok(Finding { check: CHECK, ..Finding::of_error(Verdict::Unfit, &error) });
     }
-    let almost = sharing::almost_shared(place.dir.path(), &stat).filter(|_| !place.dir.is_default());
-    if let Some(error) = almost {
+    if let Some(error) = place.dir.almost_shared() {
         return Ok(Finding { check: CHECK, ..Finding::of_error(Verdict::Doubtful, &error) });
     }
     let (mode, owner) = (stat.st_mode & 0o7777, stat.st_uid);
@@ -85,6 +86,11 @@ fn files(place: &Place) -> Result<Finding, Error> {
     }
     let refused = refused(place)?;
     let Some(first) = refused.first() else {
+        if !place.dir.is_default()
+            && let Some(finding) = strange(place)?
+        {
+            return Ok(finding);
+        }
         let usable =
             |group| format!("every member of group {} can use all of them", sharing::group_name(group));
         return Ok(Finding::fit(CHECK, group.map_or_else(|| "all can be used".to_owned(), usable)));
@@ -98,6 +104,26 @@ fn files(place: &Place) -> Result<Finding, Error> {
         finding.reason = format!("{}, and {more} refused", finding.reason);
     }
     Ok(finding)
+}
+
+/// What is not Tenure's in the directory. It is in nobody's way, but a person who tidies up there may take stripes for litter.
+fn strange(place: &Place) -> Result<Option<Finding>, Error> {
+    let is_strange = |name: &String| {
+        !OURS.iter().any(|ours| name.starts_with(ours)) && ![".", "..", "lost+found"].contains(&name.as_str())
+    };
+    let mut names: Vec<_> = place.dir.list()?.into_iter().filter(is_strange).collect();
+    names.sort();
+    let Some(first) = names.first() else { return Ok(None) };
+    let what = match names.len() {
+        1 => format!("`{first}`"),
+        many => format!("{many} other files, such as `{first}`"),
+    };
+    let reason = format!(
+        "beside {what}: up to {STRIPES} files `stripe-…` stay among them; if somebody removes one that is in use, two may hold a name"
+    );
+    let own = place.dir.path().join("locks");
+    let remedy = format!("use a directory for locks alone in the URL: file://{}", own.display());
+    Ok(Some(Finding::doubtful("files", reason).remedy(remedy)))
 }
 
 /// Files that the group of a shared directory can't use.

@@ -133,7 +133,8 @@ impl Backend for FileDomain {
         let private = place.private_tmp().map(|why| {
             format!("{path} is in {why}; use a directory elsewhere in the URL: file:///var/lib/NAME")
         });
-        foreign.into_iter().chain(private).collect()
+        let almost_shared = place.dir.almost_shared().map(|error| error.to_string());
+        foreign.into_iter().chain(private).chain(almost_shared).collect()
     }
 
     fn examine(&self) -> Pending<Vec<Finding>> {

@@ -22,6 +22,7 @@ const STICKY: u32 = 0o1000;
 const GROUP_WRITES: u32 = 0o020;
 const GROUP_USES: u32 = 0o070;
 const OTHERS_WRITE: u32 = 0o002;
+const OTHERS_USE: u32 = 0o007;
 /// What a member needs of a file.
 const GROUP_READS_AND_WRITES: u32 = 0o060;
 
@@ -62,7 +63,8 @@ pub(super) fn check(path: &Path, directory: &Stat, is_default: bool) -> Result<(
 }
 
 fn unfit_to_share(path: &Path, directory: &Stat, group: u32) -> Option<String> {
-    let (word, path, mode, group) = (word(path), path.display(), directory.st_mode, group_name(group));
+    let (word, share) = (word(path), share_command(path, directory.st_gid));
+    let (path, mode, group) = (path.display(), directory.st_mode, group_name(group));
     let (why, fix) = if directory.st_uid != 0 {
         let owner = directory.st_uid;
         (format!("it belongs to user {owner}, not to root"), format!("as root: `chown root {word}`"))
@@ -76,13 +78,13 @@ fn unfit_to_share(path: &Path, directory: &Stat, group: u32) -> Option<String> {
         } else {
             return None;
         };
-        (why.to_owned(), format!("use another one, or as root: `{}`", share_command(&word, directory.st_gid)))
+        (why.to_owned(), format!("use another one, or as root: `{share}`"))
     };
     Some(format!("directory {path} can't be shared with group {group}: {why}; {fix}"))
 }
 
 fn not_private(path: &Path, directory: &Stat, is_default: bool) -> Option<String> {
-    let (word, path, mode, owner) = (word(path), path.display(), directory.st_mode, directory.st_uid);
+    let (word, shown, mode, owner) = (word(path), path.display(), directory.st_mode, directory.st_uid);
     let me = rustix::process::geteuid().as_raw();
     // Not this one: it may be /usr.
     let share = match is_default {
@@ -93,20 +95,20 @@ fn not_private(path: &Path, directory: &Stat, is_default: bool) -> Option<String
     if owner == 0 && mode & (STICKY | GROUP_WRITES | OTHERS_WRITE) == GROUP_WRITES && !is_default {
         let group = group_name(directory.st_gid);
         return Some(format!(
-            "directory {path} can be written by others, and is not shared with group {group}, because it is not setgid; \
+            "directory {shown} can be written by others, and is not shared with group {group}, because it is not setgid; \
              as root: `{}` to share it, or `chmod 700 {word}`",
-            share_command(&word, directory.st_gid)
+            share_command(path, directory.st_gid)
         ));
     }
     if owner != me
         && !is_default
-        && let Some(message) = lacks_write(&word, directory)
+        && let Some(message) = lacks_write(path, directory)
     {
-        return Some(format!("directory {path} {message}"));
+        return Some(message);
     }
     if owner != me {
         return Some(format!(
-            "directory {path} belongs to user {owner}, not to {me}; use a directory of your own: `file:///path`{share}"
+            "directory {shown} belongs to user {owner}, not to {me}; use a directory of your own: `file:///path`{share}"
         ));
     }
     if mode & (GROUP_WRITES | OTHERS_WRITE) == 0 {
@@ -115,33 +117,57 @@ fn not_private(path: &Path, directory: &Stat, is_default: bool) -> Option<String
     // What is sticky, as /tmp is, is meant to be shared.
     let fix = match mode & STICKY {
         0 => format!("`chmod 700 {word}`{share}"),
-        _ => format!("use one inside it: `file://{path}/locks`"),
+        _ if platform::TEMPORARY.iter().any(|temporary| path.starts_with(temporary)) => {
+            "use one elsewhere, where nothing is cleaned by age: `file:///var/lib/NAME`".to_owned()
+        }
+        _ => format!("use one inside it: `file://{shown}/locks`"),
     };
-    Some(format!("directory {path} can be written by others; {fix}"))
+    Some(format!("directory {shown} can be written by others; {fix}"))
 }
 
-/// What to say of a directory of root that is setgid, as a shared one is, but that its group can't write to. For root it is a private one.
+/// What to say of a directory of root that is almost as a shared one is, but that its group can't write to. For root it is a private one.
 pub(super) fn almost_shared(path: &Path, directory: &Stat) -> Option<Error> {
-    let message = lacks_write(&word(path), directory)?;
-    Some(Error::new(ErrorKind::Denied, format!("directory {} {message}", path.display())))
+    lacks_write(path, directory).map(|message| Error::new(ErrorKind::Denied, message))
 }
 
-fn lacks_write(word: &str, directory: &Stat) -> Option<String> {
-    let mode = directory.st_mode & (SETGID | STICKY | GROUP_WRITES | OTHERS_WRITE);
-    (directory.st_uid == 0 && mode == SETGID).then(|| {
-        let (group, share) = (group_name(directory.st_gid), share_command(word, directory.st_gid));
-        format!(
-            "is not shared with group {group}, because its group can't write to it; as root: `{share}` to share it, or `chmod g-s {word}`"
-        )
+/// It is setgid; or it is closed to others, and this user is in its group. (What others can read may be anything.)
+fn lacks_write(path: &Path, directory: &Stat) -> Option<String> {
+    let (mode, gid) = (directory.st_mode, directory.st_gid);
+    let is_setgid = mode & SETGID != 0;
+    let is_for_group = gid != 0 && mode & OTHERS_USE == 0 && !rustix::process::geteuid().is_root();
+    let is_meant = is_setgid || is_for_group && is_member(gid);
+    if directory.st_uid != 0 || mode & (STICKY | GROUP_WRITES | OTHERS_WRITE) != 0 || !is_meant {
+        return None;
+    }
+    let (word, group, share) = (word(path), group_name(gid), share_command(path, gid));
+    let unshare = if is_setgid { format!(", or `chmod g-s {word}`") } else { String::new() };
+    Some(format!(
+        "directory {} is not shared with group {group}, because its group can't write to it; as root: `{share}` to share it{unshare}",
+        path.display()
+    ))
+}
+
+/// The command that shares a directory and the files that are in it: not with the group of root, which nobody should have to join for a lock.
+fn share_command(path: &Path, group: u32) -> String {
+    let word = word(path);
+    let (chgrp, group) = match group {
+        0 => (format!("chgrp GROUP {word} && "), "GROUP".to_owned()),
+        _ => (String::new(), group_name(group)),
+    };
+    let files = if may_have_files(path) { format!(" && {}", give_to(&word, &group)) } else { String::new() };
+    format!("{chgrp}chmod 2770 {word}{files}")
+}
+
+/// Whether there are, or may be, stripes and sessions in a directory. Their owner made them private.
+fn may_have_files(path: &Path) -> bool {
+    std::fs::read_dir(path).map_or(true, |entries| {
+        entries.flatten().any(|entry| entry.file_name().to_str().is_some_and(is_made))
     })
 }
 
-/// The command that shares a directory: not with the group of root, which nobody should have to join for a lock.
-fn share_command(word: &str, group: u32) -> String {
-    match group {
-        0 => format!("chgrp GROUP {word} && chmod 2770 {word}"),
-        _ => format!("chmod 2770 {word}"),
-    }
+/// Whether this is the name of a stripe or a session.
+pub(super) fn is_made(name: &str) -> bool {
+    name.starts_with("stripe-") || name.starts_with("session-")
 }
 
 /// What to say to a user who was refused by the kernel, and is not in the group of the directory; `None` to one who is.
@@ -174,7 +200,10 @@ pub(super) fn unshared(path: &Path, file: &str, group: u32) -> Error {
 
 /// The command that makes all files of a directory the group's.
 pub(super) fn give_to_group(path: &Path, group: u32) -> String {
-    let (word, group) = (word(path), group_name(group));
+    give_to(&word(path), &group_name(group))
+}
+
+fn give_to(word: &str, group: &str) -> String {
     format!("chgrp -R {group} {word} && chmod -R g+rwX {word}")
 }
 

@@ -245,20 +245,46 @@ fn a_directory_that_is_not_quite_prepared_is_refused_for_everyone_alike() {
     }
 }
 
-/// As an administrator makes it who forgets that the group has to write. For root it is a directory like others.
+/// As an administrator makes it who forgets that the group has to write. For root it is a directory like others, and root's files in it are private: one
+/// command repairs both.
 #[test]
 fn a_directory_that_its_group_cannot_write_to_says_so() {
-    for mode in [0o2750, 0o2755, 0o2700] {
-        let scratch = shared();
-        fs::set_permissions(scratch.store(), Permissions::from_mode(mode)).unwrap();
-        assert_eq!(spawn(&scratch, 0, "022").ask("open"), "opened");
-        scratch.files().iter().for_each(|name| fs::remove_file(scratch.store().join(name)).unwrap());
-        let said = spawn(&scratch, ALICE, "022").ask("open");
-        assert!(said.starts_with("error Denied"), "{mode:o}: {said}");
-        assert!(said.contains("its group can't write to it; as root: `chmod 2770"), "{mode:o}: {said}");
-        sh(remedy(&said));
-        start(&scratch, ALICE, "022").acquire(NAME);
+    for mode in [0o2750, 0o2755, 0o2700, 0o700, 0o750] {
+        for is_used in [false, true] {
+            let scratch = shared();
+            // Only the number clears a bit of a directory that chmod keeps.
+            fs::set_permissions(scratch.store(), Permissions::from_mode(mode)).unwrap();
+            if is_used {
+                let mut root = start(&scratch, 0, "022");
+                root.acquire(NAME);
+                root.release(NAME);
+            }
+            let said = spawn(&scratch, ALICE, "022").ask("open");
+            assert!(said.starts_with("error Denied"), "{mode:o}: {said}");
+            assert!(said.contains("its group can't write to it; as root: `chmod 2770"), "{mode:o}: {said}");
+            assert_eq!(said.contains("chmod g-s"), mode & 0o2000 != 0, "{mode:o}: {said}");
+            if mode & 0o040 != 0 {
+                assert_eq!(said.contains("chmod -R g+rwX"), is_used, "{mode:o}: {said}");
+            }
+            sh(remedy(&said));
+            start(&scratch, ALICE, "022").acquire(NAME);
+        }
     }
+}
+
+/// Root can use such a directory, and its users can't.
+#[tokio::test]
+async fn root_is_warned_of_a_directory_that_is_almost_shared() {
+    let scratch = shared();
+    let warnings = async || open(&scratch).await.health().await.unwrap().warnings.join("\n");
+    assert_eq!(warnings().await, "");
+    for mode in [0o2750, 0o2755] {
+        fs::set_permissions(scratch.store(), Permissions::from_mode(mode)).unwrap();
+        let said = warnings().await;
+        assert!(said.contains(&format!("is not shared with group {GROUP}")), "{mode:o}: {said}");
+    }
+    fs::set_permissions(scratch.store(), Permissions::from_mode(0o750)).unwrap();
+    assert_eq!(warnings().await, "", "a directory of root that others may read");
 }
 
 /// Nobody joins the group of root for a lock.

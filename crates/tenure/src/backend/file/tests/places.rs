@@ -38,6 +38,39 @@ async fn a_directory_that_others_own_or_may_write_is_refused() {
     assert!(error.to_string().contains("belongs to user 12345"), "{error}");
 }
 
+/// What is made for files that are cleaned by age is no place for locks.
+#[tokio::test]
+async fn a_directory_in_tmp_is_not_recommended() {
+    for place in ["/tmp", "/var/tmp"] {
+        let error = Domain::open(format!("file://{place}")).await.unwrap_err();
+        assert!(error.to_string().contains("`file:///var/lib/NAME`"), "{error}");
+        assert!(!error.to_string().contains(&format!("{place}/")), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_made_says_why() {
+    let error = Domain::open("file:///proc/x").await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "directory /proc/x could not be made, because the file system of /proc takes no directories; name another one: `file:///path`"
+    );
+    let scratch = Scratch::new();
+    let user = "60701";
+    fs::set_permissions(scratch.path(), Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(scratch.logs(), Permissions::from_mode(0o777)).unwrap();
+    let script = format!(
+        "exec 9<\"$0\"; exec setpriv --reuid={user} --regid={user} --clear-groups /proc/self/fd/9 \"$@\""
+    );
+    let said = Puppet::spawn(&scratch, "", &["sh", "-c", &script]).ask("open");
+    let expected = format!(
+        "directory {0} does not exist, and user {user} may not make it in {1}; as root: install -d -m 700 -o {user} {0}",
+        scratch.store().display(),
+        scratch.path().display()
+    );
+    assert!(said.starts_with("error Denied") && said.contains(&expected), "{said}");
+}
+
 #[test]
 fn nobody_else_can_read_what_is_in_it() {
     let scratch = Scratch::new();
