@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use serde::Serialize;
 use tenure::{Domain as Store, Error, Finding, Verdict};
 
@@ -187,7 +189,14 @@ impl Line {
     /// A directory that is not there, and is not made to be looked at.
     fn of_absence(directory: &Path) -> Self {
         let (reason, word) = (absence(directory), output::word(&directory.to_string_lossy()));
-        let remedy = Some(format!("check the URL, or make it: install -d -m 700 {word}"));
+        let parent = directory.parent().unwrap_or(directory);
+        let remedy = Some(match access(parent, Access::WRITE_OK | Access::EXEC_OK) {
+            Err(Errno::ACCESS) => {
+                let user = rustix::process::geteuid().as_raw();
+                format!("check the URL, or make it as root: install -d -m 700 -o {user} {word}")
+            }
+            _ => format!("check the URL, or make it: install -d -m 700 {word}"),
+        });
         Line { store: None, check: "store", verdict: Verdict::Unfit, reason, remedy, trips: None }
     }
 

@@ -144,6 +144,23 @@ fn doctor_says_which_bit_is_missing() {
 
 // B5
 #[test]
+fn doctor_says_who_can_make_a_directory() {
+    let shared = Shared::new();
+    let (dir, url) = (shared.dir.join("private"), format!("{}/private", shared.url()));
+    shared.sh(&format!("chmod 755 {}", shared.dir.display()));
+    for user in [0, ALICE] {
+        let missing = shared.end(user, &["doctor", "--url", &url]);
+        assert_eq!(missing.code, 69, "{missing:?}");
+        let who = if user == 0 { String::new() } else { " as root".to_owned() };
+        let (_, command) = missing.stdout.split_once(&format!("make it{who}: ")).expect("a command");
+        shared.sh(command.lines().next().unwrap());
+        assert_eq!(shared.end(user, &["doctor", "--url", &url]).code, 0);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}
+
+// B5
+#[test]
 fn a_user_outside_of_the_group_learns_what_to_do() {
     let shared = Shared::new();
     let refused = shared.end(STRANGER, &["run", "-n", "backup", "--", "true"]);
