@@ -157,7 +157,11 @@ fn find(asked: &args::Domain) -> Result<Located, Refused> {
             Err(Refused::usage("TENURE_URL and TENURE_URL_FILE are both set; unset one".to_owned()))
         }
         (Some(url), None) => Located::parse(text_of(&url, &Source::Variable)?, Source::Variable),
-        (None, Some(path)) => Located::read(Source::VariableFile(path.into())),
+        (None, Some(path)) => {
+            // It is handed down to commands, which may run in another directory.
+            let path = std::path::absolute(&path).unwrap_or_else(|_| path.into());
+            Located::read(Source::VariableFile(path))
+        }
         (None, None) if is_withheld(asked) => {
             let why = "domain is not known: this runs under `tenure run`, which hands no URL down; \
                        use --url or --url-file, set TENURE_URL, or write `tenure run --pass-url` there";

@@ -1,12 +1,14 @@
 //! The processes above this one, as /proc shows them to this user.
 //!
-//! A `tenure run` is two processes with one command line: the front, and below it the minder, whose children are the command. What the minder handed
+//! A `tenure run` is two processes with one command line: the front, and below it the minder, whose children are the command. A minder outlives a front
+//! that was killed. What the minder handed
 //! to its command may be gone from the environment of this process (`env -i`, sudo), but not from those in between.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 /// No tree of processes is this deep; the numbers of processes that end meanwhile may be used again.
 const MOST: usize = 1_000;
@@ -29,6 +31,26 @@ impl Process {
     /// The variables that it was started with; `None` if another user's process does not show them.
     pub(crate) fn environment(&self) -> Option<Environment<'_>> {
         self.environment.as_deref().map(Environment)
+    }
+
+    /// The command line begins with the program, also if it was started by way of the dynamic loader (`ld.so [OPTION]... PROGRAM`).
+    fn without_loader(mut self) -> Self {
+        if !self.name.starts_with(b"ld-") && !self.name.starts_with(b"ld.so") {
+            return self;
+        }
+        let words: Vec<&[u8]> = self.line.split(|byte| *byte == 0).collect();
+        let is_program = |word: &[u8]| {
+            let path = Path::new(OsStr::from_bytes(word));
+            let is_named = path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"tenure"));
+            let pid = self.pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
+            is_named || is_own_program(Path::new(&format!("/proc/{pid}/cwd")).join(path))
+        };
+        let program = (1..words.len()).find(|at| words.get(at + 1) == Some(&&b"run"[..]));
+        if let Some(program) = program.filter(|at| is_program(words[*at])) {
+            let line = words[program..].join(&0);
+            (self.line, self.name) = (line, b"tenure".to_vec());
+        }
+        self
     }
 }
 
@@ -60,24 +82,44 @@ pub(crate) fn upwards() -> Vec<Process> {
             is_minder: false,
             name: read("comm").unwrap_or_default(),
         };
-        // This process may be a minder itself, and its front holds nothing.
-        if let Some(below) = all.last_mut().filter(|below| below.pid.is_some()) {
-            below.is_minder = below.line == process.line && is_run(below) && is_run(&process);
-        }
-        all.push(process);
+        all.push(process.without_loader());
         match parent(&pid) {
             Some(parent) if parent != "0" => pid = parent,
             _ => break,
         }
     }
+    mark_minders(&mut all);
     all
 }
 
-/// Whether it is a `tenure run`. A shell that runs a script with the name `run` has such a command line, too.
+/// A minder has its front above it, which has the same command line; a front that was killed is not there. A front has its minder below it, and holds
+/// nothing.
+fn mark_minders(all: &mut [Process]) {
+    let runs: Vec<bool> = all.iter().map(is_run).collect();
+    let is_pair = |below: usize| {
+        runs[below] && runs.get(below + 1) == Some(&true) && all[below].line == all[below + 1].line
+    };
+    let minders: Vec<bool> =
+        (0..all.len()).map(|at| at > 0 && runs[at] && (is_pair(at) || !is_pair(at - 1))).collect();
+    for (process, is_minder) in all.iter_mut().zip(minders) {
+        process.is_minder = is_minder;
+    }
+}
+
+/// Whether it is a `tenure run`, under whatever name. A shell that runs a script with the name `run` has such a command line, too.
 fn is_run(process: &Process) -> bool {
-    let is_ours = process.name.starts_with(b"tenure")
-        || fs::read("/proc/self/comm").is_ok_and(|own| own == process.name);
-    is_ours && process.line.split(|byte| *byte == 0).nth(1) == Some(b"run")
+    let is_ours = || {
+        process.name.starts_with(b"tenure")
+            || fs::read("/proc/self/comm").is_ok_and(|own| own == process.name)
+            || process.pid.is_none_or(|pid| is_own_program(format!("/proc/{pid}/exe")))
+    };
+    process.line.split(|byte| *byte == 0).nth(1) == Some(b"run") && is_ours()
+}
+
+/// Whether this file is the program of this process.
+fn is_own_program(file: impl AsRef<Path>) -> bool {
+    let identity = |file: &Path| fs::metadata(file).map(|about| (about.dev(), about.ino())).ok();
+    identity(file.as_ref()).is_some_and(|file| identity("/proc/self/exe".as_ref()) == Some(file))
 }
 
 /// The line is `pid (name) state parent …`, and a name may have anything in it.

@@ -19,7 +19,8 @@ use crate::text::escaped;
 /// A `tenure run` that this process runs under.
 #[derive(Debug)]
 pub(super) struct Above {
-    pid: u32,
+    /// `None` if only what it handed down is there.
+    pid: Option<u32>,
     user: u32,
     domain: Domain,
 }
@@ -39,57 +40,68 @@ enum Domain {
 
 /// The nearest `tenure run` above.
 pub(super) fn find() -> Option<Above> {
-    let mut handed = None;
+    let mut handed: Option<Above> = None;
     let mut nearest: Option<Above> = None;
     for process in ancestry::upwards() {
+        let user = process.user;
         let Some(pid) = process.pid.filter(|_| process.is_minder) else {
-            handed = handed.or_else(|| handed_down(process.environment()?));
+            // The command itself has what it was handed; what it starts may have less.
+            let domain = process.environment().and_then(handed_down);
+            handed = domain.map(|domain| Above { pid: None, user, domain }).or(handed);
             continue;
         };
-        let known = handed.take().or_else(|| given_to(&process));
+        // What the minder itself shows comes first: a command may keep one of its variables and lose another.
+        let handed = handed.take().map(|handed| handed.domain);
+        let known = given_to(&process, handed);
         let is_known = known.is_some();
-        let user = process.user;
         // One that was given nothing uses what the next one above uses, or what it finds itself.
+        let domain = known.unwrap_or_else(|| found_by(&process));
         match &mut nearest {
-            None => {
-                let domain = known.unwrap_or_else(|| found_by(&process));
-                nearest = Some(Above { pid, user, domain });
-            }
-            Some(nearest) => nearest.domain = known.unwrap_or_else(|| found_by(&process)),
+            None => nearest = Some(Above { pid: Some(pid), user, domain }),
+            Some(nearest) => nearest.domain = domain,
         }
         if is_known {
             break;
         }
     }
-    nearest
+    // A `tenure run` that is not recognised, or that is gone, still left its variables.
+    nearest.or(handed)
 }
 
-/// What a command was handed.
+/// What a command was handed. That it has no URL says nothing: it may have lost the variable.
 fn handed_down(environment: Environment<'_>) -> Option<Domain> {
     environment.get(enclosing::NAME)?;
     let is_set = |name| environment.get(name).is_some_and(|value| !value.is_empty());
-    let path = || environment.get(FILE_VARIABLE).or_else(|| environment.get(FOUND));
-    Some(match path() {
-        _ if is_set(WITHHELD) || is_set(VARIABLE) => Domain::Given,
-        Some(path) => Domain::File(path.into()),
-        None => Domain::Default,
-    })
-}
-
-/// What a `tenure run` was given by its command line or its variables.
-fn given_to(process: &Process) -> Option<Domain> {
-    let words = process.line.strip_suffix(&[0]).unwrap_or(&process.line).split(|byte| *byte == 0);
-    if let Ok(Cli { command: Command::Run(run) }) =
-        Cli::read(words.map(|word| OsString::from_vec(word.to_vec())))
-        && (run.domain.url.is_some() || run.domain.url_file.is_some())
-    {
+    if is_set(WITHHELD) || is_set(VARIABLE) {
         return Some(Domain::Given);
     }
-    let environment = process.environment()?;
-    environment.get(VARIABLE).map(|_| Domain::Given).or_else(|| {
-        let path = environment.get(FILE_VARIABLE).or_else(|| environment.get(FOUND))?;
-        Some(Domain::File(path.into()))
-    })
+    file_in(environment)
+}
+
+/// The file that variables name. A relative path says nothing without the directory that its process had.
+fn file_in(environment: Environment<'_>) -> Option<Domain> {
+    let value = |name| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let path = value(FILE_VARIABLE).or_else(|| value(FOUND))?;
+    Some(if path.is_absolute() { Domain::File(path) } else { Domain::Given })
+}
+
+/// What a `tenure run` was given by its command line or its variables, or else has handed down.
+fn given_to(process: &Process, handed: Option<Domain>) -> Option<Domain> {
+    let words = process.line.strip_suffix(&[0]).unwrap_or(&process.line).split(|byte| *byte == 0);
+    let words = words.map(|word| OsString::from_vec(word.to_vec()));
+    match Cli::read(words) {
+        Ok(Cli { command: Command::Run(run) }) => {
+            if run.domain.url.is_some() || run.domain.url_file.is_some() {
+                return Some(Domain::Given);
+            }
+        }
+        // Of another version.
+        _ => return Some(Domain::Unknown),
+    }
+    let by_variables = |environment: Environment<'_>| {
+        environment.get(VARIABLE).map(|_| Domain::Given).or_else(|| file_in(environment))
+    };
+    process.environment().and_then(by_variables).or(handed)
 }
 
 /// What a `tenure run` that was given nothing has found.
@@ -112,9 +124,10 @@ impl Above {
     /// # Errors
     /// Says why, and what to do.
     pub(super) fn check(&self, found: &Located) -> Result<(), String> {
-        let (pid, user) = (self.pid, sys::shown_user(self.user));
         let is_ours = self.user == rustix::process::geteuid().as_raw();
-        let this = format!("this runs under `tenure run` (pid {pid}, user {user})");
+        let user = sys::shown_user(self.user);
+        let who = self.pid.map(|pid| format!(" (pid {pid}, user {user})")).unwrap_or_default();
+        let this = format!("this runs under `tenure run`{who}");
         let would = format!("this process would use {found}");
         Err(match (&self.domain, &found.source) {
             (Domain::File(path), Source::Found(own)) if file::is_same(path, own) => return Ok(()),

@@ -1,5 +1,6 @@
 //! The `tenure` command, as a program among others: real processes, real signals, real stores.
 
+mod above;
 mod bench;
 mod break_lock;
 mod completions;

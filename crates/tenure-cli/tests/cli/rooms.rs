@@ -91,7 +91,7 @@ fn a_user_namespace_does_not_lead_to_another_default_directory() {
     let twice = |unshare: &str| {
         format!(
             "exec 9<\"$0\"; exec setpriv --reuid=54321 --regid=54321 --clear-groups env -u TENURE_URL HOME=/ \
-             /proc/self/fd/9 run name -- {unshare} /proc/self/fd/9 run -n name -- echo two"
+             /proc/self/fd/9 run name -- {unshare} /proc/self/fd/9 run -n --url file: name -- echo two"
         )
     };
     for unshare in ["unshare -Ur", "unshare -U", "unshare -Ur unshare -Ur", "unshare -U --map-user=54321"] {
@@ -102,10 +102,14 @@ fn a_user_namespace_does_not_lead_to_another_default_directory() {
         assert!(said.contains("user namespace") && said.contains("file:///"), "{unshare}: {said}");
     }
     // Where an id means the same user, it is the same directory.
-    let of_root =
-        format!("unset TENURE_URL; {TENURE} run name -- unshare -Ur {TENURE} run -n name -- echo two");
+    let of_root = format!(
+        "unset TENURE_URL; {TENURE} run name -- unshare -Ur {TENURE} run -n --url file: name -- echo two"
+    );
     let run = after(&place, lock, &["sh", "-c", &of_root]);
     assert_eq!(run.status.code(), Some(75), "{}", stderr(&run));
+    // From there, it does not see which URL the outer one has, so it has to be named.
+    let run = after(&place, lock, &["sh", "-c", &of_root.replace("--url file:", "")]);
+    assert_eq!(run.status.code(), Some(64), "{}", stderr(&run));
     // A container has a directory of its own, and users that are others outside.
     let container = r#"exec 9<"$0"
         unshare --user --mount sleep 600 & pid=$!
