@@ -185,7 +185,11 @@ fn look_for_files() -> Result<Located, Refused> {
                 found = Some(path);
                 break;
             }
-            Err(why) => return Err(Source::Found(path).refused(why, exit_code::USAGE)),
+            Err(why) => {
+                let in_the_way =
+                    file::unsearchable_above(&path).map(|directory| unsearchable(&path, directory));
+                return Err(in_the_way.unwrap_or_else(|| Source::Found(path).refused(why, exit_code::USAGE)));
+            }
         }
     }
     let mut located = match found {
@@ -200,6 +204,35 @@ fn look_for_files() -> Result<Located, Refused> {
         located.warn_of_other(&replaced);
     }
     Ok(located)
+}
+
+/// That a file can't be looked for, because this user may not search a directory above it.
+fn unsearchable(path: &Path, directory: &Path) -> Refused {
+    let named = named_by(path).filter(|(_, value)| value.starts_with(directory));
+    let directory = escaped(&directory.to_string_lossy());
+    let Some((name, value)) = named else {
+        let why = format!("this user can't search {directory}; let this user search it, or use --url");
+        return Source::Found(path.to_owned()).refused(format!("can't be read: {why}"), exit_code::USAGE);
+    };
+    let value = escaped(&value.to_string_lossy());
+    Refused::usage(format!(
+        "{name} is {value}, which this user can't search; {}, or use --url",
+        other_place(name)
+    ))
+}
+
+/// The variable that says that a file is looked for here, and its value.
+fn named_by(path: &Path) -> Option<(&'static str, PathBuf)> {
+    let value = |name| Some((name, env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute())?));
+    ["XDG_CONFIG_HOME", "HOME"].into_iter().filter_map(value).find(|(_, dir)| path.starts_with(dir))
+}
+
+/// How to have files looked for in another place than this variable says.
+fn other_place(variable: &str) -> &'static str {
+    match variable {
+        "HOME" => "set HOME to the directory of this user (sudo -H)",
+        _ => "unset XDG_CONFIG_HOME",
+    }
 }
 
 /// An empty value is most likely that of a variable which is not there, and its author means no default.
@@ -235,7 +268,6 @@ impl Located {
     fn read(source: Source) -> Result<Self, Refused> {
         let path = source.file().expect("a source with a file");
         let may_be_pipe = matches!(source, Source::OptionFile(_));
-        let contents = file::read(path, may_be_pipe).map_err(|why| source.refused(why, exit_code::USAGE))?;
         let shown = escaped(&path.to_string_lossy());
         // A file that was named is what its user wants. One that was found must not be a stranger's, who could have put it there.
         let is_found = matches!(source, Source::Found(_));
@@ -246,21 +278,30 @@ impl Located {
                 Ok(())
             }
         };
-        if let Some(owner) = contents.stranger() {
+        let belongs = |what: &str, owner: u32| {
             let [owner, user] = [owner, rustix::process::geteuid().as_raw()].map(sys::shown_user);
-            let is_named =
-                |name| env::var_os(name).is_some_and(|dir| !dir.is_empty() && path.starts_with(dir));
-            let fix = match is_found {
-                true if is_named("XDG_CONFIG_HOME") => "unset XDG_CONFIG_HOME".to_owned(),
-                true if is_named("HOME") => "set HOME to the directory of this user (sudo -H)".to_owned(),
-                _ => format!("chown -h root {shown}"),
+            let fix = match named_by(path).filter(|_| is_found) {
+                Some((name, _)) => other_place(name).to_owned(),
+                None => format!("chown -h root {what}"),
             };
-            let what = format!("{shown} belongs to user {owner}, who can change where user {user} locks");
-            warn_or_refuse(what, fix, &format!(", or name the file: --url-file {shown}"))?;
+            let what = format!("{what} belongs to user {owner}, who can change where user {user} locks");
+            warn_or_refuse(what, fix, &format!(", or name the file: --url-file {shown}"))
+        };
+        let open = |what: &str, mode: u32| {
+            let open = format!("every user of this machine can change {what} (mode {mode:03o})");
+            warn_or_refuse(open, format!("chmod o-w {what}"), "")
+        };
+        match file::weakness_above(path).filter(|_| is_found) {
+            Some(file::Weakness::Of(what, owner)) => belongs(&escaped(&what.to_string_lossy()), owner)?,
+            Some(file::Weakness::Open(what, mode)) => open(&escaped(&what.to_string_lossy()), mode)?,
+            None => {}
+        }
+        let contents = file::read(path, may_be_pipe).map_err(|why| source.refused(why, exit_code::USAGE))?;
+        if let Some(owner) = contents.stranger() {
+            belongs(&shown, owner)?;
         }
         if let Some(mode) = contents.mode_for_all(0o2) {
-            let what = format!("every user of this machine can change {shown} (mode {mode:03o})");
-            warn_or_refuse(what, format!("chmod o-w {shown}"), "")?;
+            open(&shown, mode)?;
         }
         let readable = contents.mode_for_all(0o4);
         let located = Located::parse(contents.url, source)?;

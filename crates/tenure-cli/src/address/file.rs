@@ -12,7 +12,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,6 +29,8 @@ const OF_USER: &str = "tenure/url";
 const LONGEST: u64 = 64 * 1_024;
 /// How long a pipe is read for: somebody may have to type the password of a password manager.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// As many links as the kernel follows.
+const MOST_LINKS: usize = 40;
 /// Who a file belongs to that belongs to nobody of this user namespace.
 const UNMAPPED: u32 = 65_534;
 
@@ -52,13 +54,77 @@ impl Contents {
 
     /// The owner of the file, or of the link to it, if that is neither root nor this user.
     pub(super) fn stranger(&self) -> Option<u32> {
-        let own = rustix::process::geteuid().as_raw();
-        // In a container without privileges, a file of the machine's root looks so.
-        let is_unmapped = |owner| owner == UNMAPPED && !sys::is_first_user_namespace();
-        let is_trusted = |owner| owner == 0 || owner == own || is_unmapped(owner);
         let owners = [Some(self.about.as_ref()?.uid()), self.linked_by];
-        owners.into_iter().flatten().find(|owner| !is_trusted(*owner))
+        owners.into_iter().flatten().find(|owner| is_stranger(*owner))
     }
+}
+
+/// Whether this user is neither root nor the one of this process.
+fn is_stranger(owner: u32) -> bool {
+    // In a container without privileges, a file of the machine's root looks so.
+    let is_unmapped = || owner == UNMAPPED && !sys::is_first_user_namespace();
+    owner != 0 && owner != rustix::process::geteuid().as_raw() && !is_unmapped()
+}
+
+/// Who could put another file in the place of one.
+#[derive(Debug)]
+pub(super) enum Weakness {
+    /// This directory or link belongs to another user.
+    Of(PathBuf, u32),
+    /// Every user can rename what is in this directory, which has this mode.
+    Open(PathBuf, u32),
+}
+
+/// The first directory or link on the way to a file that a stranger can change. A directory such as /tmp, where each user can change only what is
+/// their own, is not one.
+pub(super) fn weakness_above(path: &Path) -> Option<Weakness> {
+    let mut links = 0;
+    let mut at = PathBuf::from("/");
+    let mut left: Vec<OsString> = names(&std::path::absolute(path).ok()?);
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(name);
+        // What is not there is reported by who reads it.
+        let about = next.symlink_metadata().ok()?;
+        if (about.is_symlink() || about.is_dir()) && is_stranger(about.uid()) {
+            return Some(Weakness::Of(next, about.uid()));
+        }
+        if about.is_symlink() {
+            links += 1;
+            let target = fs::read_link(&next).ok().filter(|_| links <= MOST_LINKS)?;
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+            left.extend(names(&target));
+            continue;
+        }
+        let mode = about.permissions().mode() & 0o7777;
+        if about.is_dir() && mode & 0o1002 == 0o2 {
+            return Some(Weakness::Open(next, mode));
+        }
+        at = next;
+    }
+    None
+}
+
+/// The names in a path, the last first.
+fn names(path: &Path) -> Vec<OsString> {
+    let name = |part: Component<'_>| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    };
+    path.components().rev().filter_map(name).collect()
+}
+
+/// The directory above a file that this user may not search, so that it can't be known whether the file is there.
+pub(super) fn unsearchable_above(path: &Path) -> Option<&Path> {
+    let is_denied =
+        |path: &Path| path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    path.ancestors().take_while(|path| is_denied(path)).last()?.parent()
 }
 
 /// Where files are looked for.

@@ -250,18 +250,15 @@ fn a_file_that_can_t_be_read_is_an_error() {
     fs::copy(TENURE, place.path("tenure")).unwrap();
     let tenure = place.path("tenure");
     let user = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", tenure.to_str().unwrap()];
-    for hidden in ["home/.config/tenure/url", "home"] {
-        let mode = fs::metadata(place.path(hidden)).unwrap().permissions();
-        fs::set_permissions(place.path(hidden), fs::Permissions::from_mode(0o000)).unwrap();
-        let mut command = place.command(user[0]);
-        command.args(&user[1..]).args(["run", "name", "touch", "ran"]);
-        command.env_remove("TENURE_URL").env_remove("XDG_CONFIG_HOME").env("HOME", place.path("home"));
-        assert_refused(
-            &end(&place, command),
-            &["home/.config/tenure/url: can't be read: Permission denied", "let this user read it"],
-        );
-        fs::set_permissions(place.path(hidden), mode).unwrap();
-    }
+    let hidden = place.path("home/.config/tenure/url");
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o000)).unwrap();
+    let mut command = place.command(user[0]);
+    command.args(&user[1..]).args(["run", "name", "touch", "ran"]);
+    command.env_remove("TENURE_URL").env_remove("XDG_CONFIG_HOME").env("HOME", place.path("home"));
+    assert_refused(
+        &end(&place, command),
+        &["home/.config/tenure/url: can't be read: Permission denied", "let this user read it"],
+    );
     assert!(!place.path("ran").exists());
 }
 
@@ -758,6 +755,78 @@ fn a_file_that_a_stranger_can_change_is_not_found() {
         &end(&place, command),
         &["/etc/tenure/url belongs to user 1,", "chown -h root /etc/tenure/url"],
     );
+}
+
+/// Whoever can change a directory or a link above a file can put another file in its place.
+// R0.6
+#[test]
+fn a_file_below_a_directory_that_a_stranger_can_change_is_not_found() {
+    use std::os::unix::fs::{chown, lchown};
+    let place = Place::new();
+    let file = write(&place, "home/.config/tenure/url", place.url());
+    let found = || end(&place, bare(&place, &["run", "name", "true"]));
+    let named = || end(&place, bare(&place, &["run", "--url-file", &file, "name", "true"]));
+    // A home that sudo kept, with a file that root once wrote there.
+    for directory in ["home", "home/.config", "home/.config/tenure"] {
+        let path = place.path(directory);
+        chown(&path, Some(1), None).unwrap();
+        let owner = format!("{} belongs to user daemon (1), who can change", path.display());
+        assert_refused(&found(), &[&owner, "sudo -H", &format!("--url-file {file}")]);
+        assert_eq!((named().code, named().stderr.as_str()), (0, ""));
+        chown(&path, Some(0), None).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o757)).unwrap();
+        let open = format!("every user of this machine can change {} (mode 757)", path.display());
+        assert_refused(&found(), &[&open, &format!("chmod o-w {}", path.display())]);
+        // As in /tmp, each user can change only what is theirs.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o1777)).unwrap();
+        assert_eq!((found().code, found().stderr.as_str()), (0, ""));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    // A link in place of a directory, and what it leads through.
+    let link = place.path("home/.config/tenure");
+    fs::create_dir(place.path("deep")).unwrap();
+    fs::rename(&link, place.path("deep/real")).unwrap();
+    symlink("../../deep/real", &link).unwrap();
+    assert_eq!((found().code, found().stderr.as_str()), (0, ""));
+    lchown(&link, Some(1), None).unwrap();
+    assert_refused(&found(), &["home/.config/tenure belongs to user daemon (1)"]);
+    lchown(&link, Some(0), None).unwrap();
+    chown(place.path("deep"), Some(1), None).unwrap();
+    assert_refused(&found(), &[&format!("{} belongs to user daemon (1)", place.path("deep").display())]);
+}
+
+/// With a kept `HOME`, it can't be known whether a file is there; to open that directory for this user would be bad advice.
+// R0.6
+#[test]
+fn a_home_that_can_t_be_searched_is_named() {
+    let place = Place::new();
+    fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::copy(TENURE, place.path("tenure")).unwrap();
+    fs::create_dir_all(place.path("home/.config")).unwrap();
+    let close = |name: &str, mode| {
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(mode)).unwrap();
+        place.path(name).display().to_string()
+    };
+    let by_stranger = |variable: Option<&str>| {
+        let mut command = place.command("setpriv");
+        command.args(["--reuid=54321", "--regid=54321", "--clear-groups"]);
+        command.arg(place.path("tenure")).args(["run", "name", "true"]);
+        command.env_remove("TENURE_URL").env_remove("XDG_CONFIG_HOME").env("HOME", place.path("home"));
+        command.envs(variable.map(|name| (name, place.path("home/.config"))));
+        end(&place, command)
+    };
+    let home = close("home", 0o700);
+    let why = format!("tenure: HOME is {home}, which this user can't search; set HOME to ");
+    let done = by_stranger(None);
+    assert!(done.stderr.starts_with(&why) && !done.stderr.contains("read it"), "{done:?}");
+    assert_refused(&done, &["--url"]);
+    let why =
+        format!("XDG_CONFIG_HOME is {home}/.config, which this user can't search; unset XDG_CONFIG_HOME");
+    assert_refused(&by_stranger(Some("XDG_CONFIG_HOME")), &[&why]);
+    close("home", 0o755);
+    let config = close("home/.config", 0o700);
+    let why = format!("{config}/tenure/url: can't be read: this user can't search {config}; ");
+    assert_refused(&by_stranger(None), &[&why, "--url"]);
 }
 
 // R0.6
