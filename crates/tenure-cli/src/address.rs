@@ -8,6 +8,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure::{Domain, DomainUrl, Error, ErrorKind};
 
@@ -83,8 +84,10 @@ pub(crate) fn domain(asked: &args::Domain) -> Result<(Domain, Source), Refused> 
 /// # Errors
 /// The directory that is not there.
 pub(crate) fn domain_as_it_is(asked: &args::Domain) -> Result<Result<(Domain, Source), PathBuf>, Refused> {
-    match locate(asked)?.url.directory().filter(|directory| is_absent(directory)) {
-        Some(directory) => Ok(Err(directory.to_owned())),
+    let url = &locate(asked)?.url;
+    let own = url.directory().filter(|directory| is_absent(directory)).map(Path::to_owned);
+    match own.or_else(|| absent_inner_of(url)) {
+        Some(directory) => Ok(Err(directory)),
         None => domain(asked).map(Ok),
     }
 }
@@ -96,7 +99,7 @@ pub(crate) fn domain_as_it_is(asked: &args::Domain) -> Result<Result<(Domain, So
 pub(crate) fn domain_to_look_at(asked: &args::Domain) -> Result<Result<(Domain, Source), PathBuf>, Refused> {
     let Located { url, source, .. } = locate(asked)?;
     match url.layers() {
-        Some((outer, _)) if absent_inner(asked).is_some() => {
+        Some((outer, _)) if absent_inner_of(url).is_some() => {
             let of_error = |error: Error| source.refused(&error, exit_code::of_error(&error));
             Ok(Ok((Domain::lazy(outer).map_err(of_error)?, source.clone())))
         }
@@ -106,8 +109,45 @@ pub(crate) fn domain_to_look_at(asked: &args::Domain) -> Result<Result<(Domain, 
 
 /// The inner directory of a layered domain, if it is not there.
 pub(crate) fn absent_inner(asked: &args::Domain) -> Option<PathBuf> {
-    let (_, inner) = locate(asked).ok()?.url.layers()?;
+    absent_inner_of(&locate(asked).ok()?.url)
+}
+
+fn absent_inner_of(url: &DomainUrl) -> Option<PathBuf> {
+    let (_, inner) = url.layers()?;
     inner.directory().filter(|directory| is_absent(directory)).map(Path::to_owned)
+}
+
+/// A domain that is looked at again and again. Of a layered one whose inner directory is not there, that is the outer store, until the directory is
+/// there: what is held on this machine alone is known only in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Outlook(Arc<Mutex<Outlooked>>);
+
+#[derive(Debug)]
+struct Outlooked {
+    domain: Domain,
+    /// The whole of a layered one, of which `domain` may be the outer store alone.
+    whole: Option<DomainUrl>,
+}
+
+impl Outlook {
+    /// `domain` is what [`domain_to_look_at`] found.
+    pub(crate) fn new(asked: &args::Domain, domain: Domain) -> Self {
+        let url = locate(asked).ok().map(|located| located.url.clone());
+        let whole = url.filter(|url| url.layers().is_some());
+        Outlook(Arc::new(Mutex::new(Outlooked { domain, whole })))
+    }
+
+    /// The domain as it is now.
+    ///
+    /// # Errors
+    /// Those of opening the inner store.
+    pub(crate) fn domain(&self) -> Result<Domain, Error> {
+        let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(whole) = now.whole.take_if(|whole| absent_inner_of(whole).is_none()) {
+            now.domain = Domain::lazy(whole)?;
+        }
+        Ok(now.domain.clone())
+    }
 }
 
 fn is_absent(directory: &Path) -> bool {

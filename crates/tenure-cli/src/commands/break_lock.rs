@@ -16,8 +16,8 @@ use tenure::{Error, Holder, Release};
 
 use crate::address;
 use crate::args::{Domain, Format, fence};
-use crate::commands::on_domain_as_it_is;
 use crate::commands::status::facts;
+use crate::commands::{no_directory, on_domain_to_look_at};
 use crate::exit_code;
 use crate::json;
 use crate::output::{self, say};
@@ -86,7 +86,8 @@ impl Break {
             say("no terminal to confirm on; to end the lease without being asked, add --yes");
             return exit_code::USAGE;
         }
-        on_domain_as_it_is(&self.domain, async |domain| {
+        // An inner directory that is not there holds no lease.
+        on_domain_to_look_at(&self.domain, no_directory, async |domain| {
             let (outcome, seen) = self.end(domain, terminal).await?;
             let located = address::locate(&self.domain).ok();
             let printed = match self.format.json {

@@ -51,7 +51,7 @@ pub(crate) fn on_domain_to_look_at(
     }
 }
 
-/// The same for a command that ends leases or renews them.
+/// The same for a command that releases or renews a lease of this machine.
 pub(crate) fn on_domain_as_it_is(
     asked: &args::Domain,
     work: impl AsyncFnOnce(&Domain) -> Result<u8, Error>,

@@ -938,9 +938,17 @@ fn an_inner_directory_is_not_made_to_be_looked_at() {
     let done = place.end(&["doctor", "--url", &url]);
     assert!(done.code == 69 && done.stdout.contains("✘ inner store"), "{done:?}");
     assert!(done.stdout.contains("typo is not there") && done.stdout.contains("✔ outer lease"), "{done:?}");
+    // A ticket is good on the machine that has its inner lease.
+    let ticket = place.end(&["acquire", "--ttl", "10m", "other"]).stdout;
+    for command in ["release", "renew"] {
+        let done = place.end(&[command, "--url", &url, ticket.trim()]);
+        assert!(done.code == 69 && done.stderr.contains("typo is not there"), "{done:?}");
+    }
+    let fence = place.inspect("name").holder.unwrap().fence.to_string();
+    let done = place.end(&["break", "--url", &url, "--yes", "--fence", &fence, "name"]);
+    assert_eq!(done.code, 0, "{done:?}");
     assert!(!place.path("typo").exists());
-    holder.signal(rustix::process::Signal::TERM);
-    holder.finish();
+    assert_eq!(holder.finish().code, 79);
 }
 
 // R0.6

@@ -245,3 +245,20 @@ fn watchers_addresses(place: &Place, watcher: &Running) -> Vec<String> {
     assert!(!ports.is_empty(), "{}", place.server().command(&["CLIENT", "LIST"]).text());
     ports
 }
+
+/// What is held on this machine alone is in the inner directory, which the first holder makes.
+// R4.5
+#[test]
+fn an_inner_directory_is_looked_at_as_soon_as_it_is_there() {
+    let place = Place::on_redis();
+    let inner = place.path("inner");
+    let url = format!("{}?inner=file://{}&degrade=allow", place.url(), inner.display());
+    let watcher = watcher(&place, &["--url", &url]);
+    assert!(!inner.exists());
+    place.server().kill();
+    let running = place.start(&["run", "--url", &url, "--label", "alone", "name", "--", "sleep", "600"]);
+    await_events(&watcher, "name", &[("acquired", "alone")]);
+    running.signal(Signal::TERM);
+    await_events(&watcher, "name", &[("acquired", "alone"), ("released", "alone")]);
+    running.finish();
+}

@@ -30,7 +30,7 @@ use self::screen::{Screen, Stop};
 use self::state::{Look, State};
 use self::store::Store;
 use self::view::Palette;
-use crate::address::{self, Refused, Source};
+use crate::address::{self, Outlook, Refused, Source};
 use crate::args::{Domain, Looks};
 use crate::exit_code;
 use crate::output::say;
@@ -90,7 +90,7 @@ impl Top {
     }
 
     fn shown(&self) -> Result<u8, Refused> {
-        let (domain, source) = match address::domain_as_it_is(&self.domain)? {
+        let (domain, source) = match address::domain_to_look_at(&self.domain)? {
             Ok(domain) => domain,
             Err(directory) => return Ok(super::no_directory(&directory)),
         };
@@ -100,16 +100,16 @@ impl Top {
             message: format!("screen can't be shown: {error}"),
             code: exit_code::OS,
         };
-        let end = self.run(domain, state).map_err(refused)?;
+        let end = self.run(Outlook::new(&self.domain, domain), state).map_err(refused)?;
         Ok(end.code(&source))
     }
 
     /// Shows the screen; the terminal is as it was when this returns.
-    fn run(&self, domain: tenure::Domain, state: State) -> io::Result<End> {
+    fn run(&self, outlook: Outlook, state: State) -> io::Result<End> {
         let (caught, free) = listen::catch();
         let (sender, events) = mpsc::channel();
         listen::to_signals(&caught, sender.clone())?;
-        let store = Store::start(domain, &self.looks, sender.clone())?;
+        let store = Store::start(outlook, &self.looks, sender.clone())?;
         let screen = Screen::open(Palette::of_terminal())?;
         listen::to_keys(sender)?;
         let mut showing = Loop { events, store, screen, caught, free, state };

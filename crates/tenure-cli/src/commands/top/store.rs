@@ -7,12 +7,13 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use tenure::{Domain, Error, Holder, Release};
+use tenure::{Error, Holder, Release};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::Event;
 use super::state::{Answer, Look};
+use crate::address::Outlook;
 use crate::args::Looks;
 use crate::glob::Glob;
 use crate::seen;
@@ -26,7 +27,7 @@ const LEAVE: Duration = Duration::from_millis(500);
 
 /// What asks the store.
 pub(super) struct Store {
-    domain: Domain,
+    outlook: Outlook,
     runtime: Handle,
     events: Sender<Event>,
     looking: AbortHandle,
@@ -36,12 +37,12 @@ pub(super) struct Store {
 
 impl Store {
     /// Begins to look, at this interval.
-    pub(super) fn start(domain: Domain, looks: &Looks, events: Sender<Event>) -> io::Result<Self> {
+    pub(super) fn start(outlook: Outlook, looks: &Looks, events: Sender<Event>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let looking = runtime.spawn(look(domain.clone(), looks.glob(), looks.interval, events.clone()));
+        let looking = runtime.spawn(look(outlook.clone(), looks.glob(), looks.interval, events.clone()));
         let (end, ended) = mpsc::channel();
         let store = Store {
-            domain,
+            outlook,
             runtime: runtime.handle().clone(),
             events,
             looking: looking.abort_handle(),
@@ -56,26 +57,26 @@ impl Store {
 
     /// Takes leave, so that nothing of this process stays in the store; not of one that does not answer.
     pub(super) fn close(self) {
-        let Store { domain, looking, ended, .. } = self;
+        let Store { outlook, looking, ended, .. } = self;
         looking.abort();
         let _ = ended.recv_timeout(LEAVE);
-        drop(domain);
+        drop(outlook);
     }
 
     /// Breaks a lease, as it was shown; what came of it is an event.
     pub(super) fn break_lock(&self, name: String, holder: Box<Holder>) {
-        let (domain, events) = (self.domain.clone(), self.events.clone());
+        let (outlook, events) = (self.outlook.clone(), self.events.clone());
         self.runtime.spawn(async move {
-            let released = broken(&domain, &name, &holder).await;
+            let released = broken(&outlook, &name, &holder).await;
             let _ = events.send(Event::Broken(outcome(&name, &holder, released)));
         });
     }
 }
 
-async fn look(domain: Domain, glob: Glob, interval: Duration, events: Sender<Event>) {
+async fn look(outlook: Outlook, glob: Glob, interval: Duration, events: Sender<Event>) {
     loop {
         let start = Instant::now();
-        let answer = answer(&domain, &glob).await;
+        let answer = answer(&outlook, &glob).await;
         let took = start.elapsed();
         if events.send(Event::Looked(Look { at: SystemTime::now(), answer })).is_err() {
             return;
@@ -86,12 +87,14 @@ async fn look(domain: Domain, glob: Glob, interval: Duration, events: Sender<Eve
     }
 }
 
-async fn answer(domain: &Domain, glob: &Glob) -> Result<Answer, Error> {
+async fn answer(outlook: &Outlook, glob: &Glob) -> Result<Answer, Error> {
+    let domain = &outlook.domain()?;
     let round_trip = domain.health().await?.round_trip;
     Ok(Answer { statuses: seen::statuses(domain, glob).await?, round_trip })
 }
 
-async fn broken(domain: &Domain, name: &str, holder: &Holder) -> Result<Release, Error> {
+async fn broken(outlook: &Outlook, name: &str, holder: &Holder) -> Result<Release, Error> {
+    let domain = outlook.domain()?;
     let released = domain.break_lock(name, holder).await?;
     // It may have been ended by a first request whose answer was lost. What is remembered with the fence of a lock of another library is older.
     let is_ours = !holder.owner.is_foreign();

@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tenure::Error;
 
 use self::differences::{Event, Look, differences, present};
+use crate::address::Outlook;
 use crate::args::{Domain, Format, Looks};
 use crate::commands::obtain::Endings;
 use crate::commands::{no_directory, on_domain_to_look_at};
@@ -56,14 +57,14 @@ impl Watch {
             };
             tokio::select! {
                 signal = endings.next() => Ok(exit_code::by_signal(signal.as_raw())),
-                code = self.watch(domain, &glob) => code,
+                code = self.watch(Outlook::new(&self.domain, domain.clone()), &glob) => code,
             }
         })
     }
 
     /// Watches until nobody reads it; returns the exit code.
-    async fn watch(&self, domain: &tenure::Domain, glob: &Glob) -> Result<u8, Error> {
-        let (mut begun, mut before) = (Instant::now(), look(domain, glob, &Look::new()).await?);
+    async fn watch(&self, outlook: Outlook, glob: &Glob) -> Result<u8, Error> {
+        let (mut begun, mut before) = (Instant::now(), look(&outlook, glob, &Look::new()).await?);
         if let Err(code) = self.print(&present(&before)).await {
             return Ok(code);
         }
@@ -74,7 +75,7 @@ impl Watch {
                 return Ok(0);
             }
             let now = Instant::now();
-            let after = match look(domain, glob, &before).await {
+            let after = match look(&outlook, glob, &before).await {
                 Ok(after) => after,
                 Err(error) if error.is_transient() => {
                     if away.is_none() {
@@ -111,7 +112,8 @@ impl Watch {
 }
 
 /// Looks at all names that match, and once more at those that were held and are not used any more: how their leases ended is still known.
-async fn look(domain: &tenure::Domain, glob: &Glob, before: &Look) -> Result<Look, Error> {
+async fn look(outlook: &Outlook, glob: &Glob, before: &Look) -> Result<Look, Error> {
+    let domain = &outlook.domain()?;
     let names = seen::all(domain, glob).await?;
     let mut look: Look = names.into_iter().map(|seen| (seen.name.clone(), seen)).collect();
     for (name, seen) in before {

@@ -281,3 +281,22 @@ fn a_lock_of_another_library_is_shown_as_one() {
     terminal.press("q");
     assert_eq!(terminal.end().0, 0);
 }
+
+/// `top` makes no directory, and shows what is in one as soon as it is there.
+#[test]
+fn an_inner_directory_is_not_made_by_it() {
+    let place = Place::on_redis();
+    let inner = place.path("inner");
+    let url = format!("{}?inner=file://{}&degrade=allow", place.url(), inner.display());
+    let nightly = hold(&place, "nightly");
+    let mut terminal = Terminal::open(&place, &["top", "--url", &url]);
+    terminal.shows("> nightly ");
+    assert!(!inner.exists());
+    end(nightly);
+    place.server().kill();
+    let alone = place.start(&["run", "--url", &url, "alone", "--", "sleep", "600"]);
+    terminal.shows("> alone ");
+    terminal.press("q");
+    terminal.end();
+    end(alone);
+}
