@@ -426,10 +426,21 @@ impl Refused {
     }
 }
 
+/// Whether what is wrong is no URL but another word of the command line. All else that is wrong, and that only the store can know, is its URL.
+fn is_of_other_words(error: &Error) -> bool {
+    let message = error.to_string();
+    ["lock name ", "label ", "ttl of ", "ticket "].iter().any(|word| message.starts_with(word))
+}
+
 impl Source {
     /// What to say of an error, with who is to blame when it is the URL.
     pub(crate) fn blamed(&self, error: &Error) -> String {
-        let source = if error.kind() == ErrorKind::Unsupported { self } else { &Source::Default };
+        let is_of_url = match error.kind() {
+            ErrorKind::Unsupported => true,
+            ErrorKind::Invalid => !is_of_other_words(error),
+            _ => false,
+        };
+        let source = if is_of_url { self } else { &Source::Default };
         source.before(error)
     }
 
@@ -466,5 +477,30 @@ impl fmt::Display for Source {
             Source::Found(_) => write!(f, "{path}"),
             Source::Default => f.write_str("default"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_url_is_not_blamed_for_other_words() {
+        let domain = Domain::open("memory:").await.unwrap();
+        let long = "x".repeat(5_000);
+        let short = std::time::Duration::from_millis(1);
+        let errors = [
+            domain.lock("").acquire().await.unwrap_err(),
+            domain.lock(&long).acquire().await.unwrap_err(),
+            domain.lock("a").label(&long).acquire().await.unwrap_err(),
+            domain.lock("a").ttl(short).acquire().await.unwrap_err(),
+            "no ticket".parse::<tenure::Ticket>().unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(!Source::Option.blamed(&error).starts_with("--url: "), "{error}");
+        }
+        let error = Domain::open("memory:?a=b").await.unwrap_err();
+        assert!(Source::Option.blamed(&error).starts_with("--url: "), "{error}");
     }
 }

@@ -99,8 +99,12 @@ impl Wait<'_> {
             return holder;
         }
         sleep_until(Wakeup::from_std(begun + SHOWN_AFTER)).await;
-        let is_said = !output::is_quiet() && self.patience.conflict_exit_code != 0;
-        let speech = Speech { is_said, due: Cell::new(begun + SHOWN_AFTER) };
+        let says = match self.patience.conflict_exit_code {
+            _ if output::is_quiet() => Says::Nothing,
+            0 => Says::Outages,
+            _ => Says::All,
+        };
+        let speech = Speech { says, due: Cell::new(begun + SHOWN_AFTER) };
         tokio::select! {
             holder = self.keep_looking(&facts, &enclosing, &speech, screen) => holder,
             never = keep_showing(&facts, &speech, screen) => match never {},
@@ -145,21 +149,29 @@ fn is_this_process(holder: &Holder) -> bool {
 
 /// What is said where nothing can be drawn.
 struct Speech {
-    is_said: bool,
+    says: Says,
     /// When the next line is due.
     due: Cell<Instant>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Says {
+    All,
+    /// That someone else holds the name is fine with whoever asked; that the store is away is not.
+    Outages,
+    Nothing,
+}
+
 impl Speech {
     fn is_due(&self, now: Instant) -> bool {
-        self.is_said && now >= self.due.get()
+        self.says != Says::Nothing && now >= self.due.get()
     }
 
     /// The line that is due, if what was learnt since then makes one.
     fn line(&self, now: Instant, facts: &Facts) -> Option<String> {
         let line = facts.said(now, self.due.get()).filter(|_| self.is_due(now))?;
         self.due.set(now + LINE);
-        Some(line)
+        Some(line).filter(|_| self.says == Says::All || facts.is_away())
     }
 }
 
@@ -203,7 +215,7 @@ mod tests {
         let _guard = domain.lock("a").acquire().await.unwrap();
         let mut facts = Facts::new("a");
         let begun = Instant::now();
-        let speech = Speech { is_said: true, due: Cell::new(begun) };
+        let speech = Speech { says: Says::All, due: Cell::new(begun) };
         assert!(speech.line(begun, &facts).is_none(), "nothing is known");
         let mut said = Vec::new();
         for quarter in 0..400 {
@@ -216,7 +228,8 @@ mod tests {
             }
         }
         assert_eq!(said, [0, 30, 60, 90], "in seconds");
-        let silent = Speech { is_said: false, due: Cell::new(begun) };
-        assert!(silent.line(begun, &facts).is_none());
+        for says in [Says::Nothing, Says::Outages] {
+            assert!(Speech { says, due: Cell::new(begun) }.line(begun, &facts).is_none());
+        }
     }
 }

@@ -913,7 +913,13 @@ fn a_directory_is_not_made_to_be_looked_at() {
     fs::remove_dir_all(place.path("typo")).unwrap();
 
     let deep = directory(&place, "typo/deep");
-    for args in [&["run", "--url", &deep, "name", "true"][..], &["acquire", "--url", &deep, "name"]] {
+    for args in [
+        &["run", "--url", &deep, "name", "true"][..],
+        &["acquire", "--url", &deep, "name"],
+        // To wait for it would be in vain.
+        &["run", "-w", "1h", "-E", "0", "--url", &deep, "name", "true"],
+        &["hold", "--max-outage", "1h", "--url", &deep, "name"],
+    ] {
         let done = place.end(args);
         let parent = place.path("typo");
         let missing = format!(
@@ -921,6 +927,7 @@ fn a_directory_is_not_made_to_be_looked_at() {
             parent.display()
         );
         assert!(done.code == 69 && done.stderr.ends_with(&missing), "{done:?}");
+        assert!(done.stderr.starts_with("tenure: --url: directory "), "{done:?}");
     }
     assert_eq!(place.end(&["run", "--url", &url, "name", "true"]).code, 0, "who locks makes it");
 }
@@ -972,4 +979,24 @@ fn json_says_which_domain() {
         let done = end(&place, command);
         assert!(done.stdout.contains(&domain) && !done.stdout.contains(PASSWORD), "{done:?}");
     }
+}
+
+/// A message about a URL begins with where it came from, and exits with 64 if the URL is wrong about the store.
+#[test]
+fn a_url_that_is_wrong_about_its_store_is_named() {
+    let place = Place::on_redis();
+    let port = place.server().port();
+    for (url, why) in [
+        (format!("redis+cluster://127.0.0.1:{port}"), "is not part of a cluster"),
+        (format!("redis+sentinel://127.0.0.1:{port}/main"), "is no sentinel"),
+        (format!("redis://127.0.0.1:{port}/99"), "database `99`"),
+    ] {
+        for args in [&["run", "-w", "1h"][..], &["status"]] {
+            let done = place.end(&[args, &["--url", &url, "name"], &["true"][..args.len() / 2]].concat());
+            assert!(done.code == 64 && done.stderr.starts_with("tenure: --url: "), "{url}: {done:?}");
+            assert!(done.stderr.contains(why), "{done:?}");
+        }
+    }
+    let done = place.end(&["run", "--url", &place.url(), "", "true"]);
+    assert!(done.code == 64 && done.stderr.starts_with("tenure: lock name is empty"), "{done:?}");
 }

@@ -39,7 +39,7 @@ async fn one_node_that_answers_is_enough() {
     // One that is part of no cluster, or of one that is not this.
     let (plain, alone) = (RedisServer::start(), RedisServer::builder().cluster_node().start());
     let plain_url = format!("redis+cluster://127.0.0.1:{}", plain.port());
-    refused(&plain_url, ErrorKind::Unsupported, &["is not part of a cluster", "write redis://"]).await;
+    refused(&plain_url, ErrorKind::Invalid, &["is not part of a cluster", "write redis://"]).await;
     let alone_url = format!("redis+cluster://127.0.0.1:{}", alone.port());
     refused(&alone_url, ErrorKind::Unavailable, &["knows of no slots", "name a node that is part"]).await;
     let seed = cluster.port(&cluster.nodes()[0]);

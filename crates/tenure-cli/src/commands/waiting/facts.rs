@@ -75,6 +75,11 @@ impl Facts {
         self.seen.is_some() || self.away.is_some()
     }
 
+    /// Whether the store did not answer.
+    pub(super) fn is_away(&self) -> bool {
+        self.away.is_some()
+    }
+
     /// As a line on a terminal, no wider than `width`. What is least important is left out first, and never the words that say what a number is.
     pub(super) fn drawn(&self, now: Instant, frame: usize, width: usize) -> String {
         let spinner = SPINNER[frame % SPINNER.len()];

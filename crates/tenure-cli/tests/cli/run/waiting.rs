@@ -268,3 +268,15 @@ fn the_next_command_names_what_is_held() {
         std::fs::remove_file(place.path("pid")).unwrap();
     }
 }
+
+/// `-E 0` is for what someone else does. That the store is away is said as soon as it is known.
+#[test]
+fn an_outage_is_said_at_once_also_where_a_conflict_is_not() {
+    let place = Place::new();
+    for url in ["redis://127.0.0.1:1", "redis://no.such.host.invalid"] {
+        let running = place.start(&["run", "-E", "0", "-w", "1h", "--url", url, "name", "true"]);
+        eventually("it is said", || running.said().contains("; store is away since "));
+        running.signal(Signal::TERM);
+        running.finish();
+    }
+}

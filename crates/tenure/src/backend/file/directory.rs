@@ -376,10 +376,11 @@ fn not_made(path: &Path, error: Errno) -> Error {
     let (shown, within) = (path.display(), quoted(&parent.to_string_lossy()));
     match error {
         // As /proc says it of every name.
-        Errno::NOENT if rustix::fs::stat(parent).is_ok() => Error::unavailable(format!(
+        Errno::NOENT if rustix::fs::stat(parent).is_ok() => Error::unsupported(format!(
             "directory {shown} could not be made, because the file system of {within} takes no directories; name another one: `file:///path`"
         )),
-        Errno::NOENT => Error::unavailable(format!(
+        // Most likely it is mistyped: to wait for it would be in vain.
+        Errno::NOENT => Error::unsupported(format!(
             "directory {shown} could not be made, because {within} is not there; check the URL, or make that first: mkdir -p {within}"
         )),
         Errno::ACCESS => {

@@ -256,7 +256,7 @@ async fn what_is_no_directory_is_a_mistake() {
     fs::write(scratch.store(), "").unwrap();
     assert_eq!(Domain::open(&scratch.url()).await.unwrap_err().kind(), ErrorKind::Invalid);
     let missing = format!("file://{}/not/there", scratch.path().display());
-    assert_eq!(Domain::open(&missing).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(Domain::open(&missing).await.unwrap_err().kind(), ErrorKind::Unsupported);
     let proc = Domain::open("file:///proc/self").await.unwrap_err();
     assert!(matches!(proc.kind(), ErrorKind::Unsupported | ErrorKind::Denied), "{proc}");
 }

@@ -158,7 +158,8 @@ fn unknown(answers: Vec<(HostPort, Result<Map, Error>)>) -> Error {
     let is = |kind: ErrorKind| move |(_, answer): &(HostPort, Result<Map, Error>)| matches!(answer, Err(error) if error.kind() == kind);
     let (kind, fix) = if answers.iter().all(is(ErrorKind::Unsupported)) {
         (
-            ErrorKind::Unsupported,
+            // The URL is wrong about them.
+            ErrorKind::Invalid,
             "write redis:// for one server or redis+sentinel:// for sentinels, or set `cluster-enabled yes`",
         )
     } else if answers.iter().any(is(ErrorKind::Denied)) {
