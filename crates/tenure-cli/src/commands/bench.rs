@@ -191,25 +191,41 @@ impl Measured {
 
 /// One measurement, for people.
 fn block(measure: &str, what: &str, sample: &Sample) -> String {
+    let columns = terminal_width(std::io::stdout());
+    folded_to(&headline(measure, what, sample), columns)
+        + &chart::bars(&sample.classes(), is_unicode(), columns)
+}
+
+fn headline(measure: &str, what: &str, sample: &Sample) -> String {
     let (p50, p99, longest) = (sample.quantile(50), sample.quantile(99), sample.longest());
-    let first = match sample.is_empty() {
+    match sample.is_empty() {
         true => format!("{measure}: not once; measure for longer, with --seconds"),
         false => format!(
-            "{measure}: {what}, {} times: p50 {}, p99 {}, longest {}",
+            "{measure}: {what}, {} times: p50{NO_BREAK}{}, p99{NO_BREAK}{}, longest{NO_BREAK}{}",
             sample.len(),
-            fine(p50),
-            fine(p99),
-            fine(longest)
+            together(p50),
+            together(p99),
+            together(longest)
         ),
-    };
-    fold(&first) + &chart::bars(&sample.classes(), is_unicode(), terminal_width(std::io::stdout()))
+    }
+}
+
+/// A space at which a line is not broken, and that is shown as any other.
+const NO_BREAK: char = '\u{a0}';
+
+/// A time that stays on one line with its unit.
+fn together(time: Duration) -> String {
+    fine(time).replace(' ', &NO_BREAK.to_string())
 }
 
 /// A line that a terminal does not break inside of a word.
 fn fold(line: &str) -> String {
-    terminal_width(std::io::stdout())
-        .map_or_else(|| line.to_owned(), |columns| folded(line, columns, 0, 2, ""))
-        + "\n"
+    folded_to(line, terminal_width(std::io::stdout()))
+}
+
+fn folded_to(line: &str, columns: Option<usize>) -> String {
+    let folded = columns.map_or_else(|| line.to_owned(), |columns| folded(line, columns, 0, 2, ""));
+    folded.replace(NO_BREAK, " ") + "\n"
 }
 
 /// How long it takes to acquire a name that nobody else wants.
@@ -230,4 +246,22 @@ async fn acquires(
         tokio::task::yield_now().await;
     }
     Ok(Sample::new(taken))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_stays_on_one_line_with_its_unit() {
+        let sample = Sample::new(vec![Duration::from_micros(31), Duration::from_millis(106)]);
+        for columns in 40..120 {
+            let text = folded_to(&headline("acquire", "a free name is granted", &sample), Some(columns));
+            assert!(text.contains("longest 106 ms\n") && text.contains("p50 "), "{columns}: {text}");
+            assert!(
+                !text.contains(NO_BREAK) && text.lines().all(|line| line.chars().count() <= columns),
+                "{text}"
+            );
+        }
+    }
 }

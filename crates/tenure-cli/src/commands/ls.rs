@@ -35,7 +35,10 @@ pub(crate) struct Ls {
 
 const HEADER: [&str; 7] = ["NAME", "HOLDER", "PID", "FOR", "LEFT", "QUEUE", "LABEL"];
 const COLUMNS: [Column; 7] =
-    [Column::Cut, Column::Cut, Column::Number, Column::Number, Column::Number, Column::Number, Column::Cut];
+    [Column::Name, Column::Cut, Column::Number, Column::Number, Column::Number, Column::Number, Column::Cut];
+
+/// What a terminal that is too narrow does without: the label, the number of the process, the holder, and the times.
+const SPARE: [usize; 5] = [6, 2, 1, 3, 4];
 
 impl Ls {
     pub(crate) fn execute(&self) -> u8 {
@@ -63,7 +66,7 @@ fn shown(names: &[Seen], width: Option<usize>) -> String {
         return String::new();
     }
     let rows: Vec<_> = [HEADER.map(str::to_owned)].into_iter().chain(names.iter().map(row)).collect();
-    let lines = table::lines(COLUMNS, &rows, width);
+    let lines = table::lines(COLUMNS, &SPARE, &rows, width);
     let bold = Style::new().bold();
     let mut text = format!("{bold}{}{bold:#}\n", lines[0]);
     for line in &lines[1..] {

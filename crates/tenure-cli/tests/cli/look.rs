@@ -114,7 +114,30 @@ fn ls_fits_its_terminal_and_is_whole_in_a_pipe() {
     assert!(shown.starts_with("\u{1b}[1mNAME"), "{shown:?}");
     let row = shown.lines().nth(1).unwrap();
     let width: usize = row.chars().map(|c| if ('\u{3000}'..'\u{a000}').contains(&c) { 2 } else { 1 }).sum();
-    assert!((68..=70).contains(&width) && row.matches('…').count() == 2, "{width}: {row}");
+    assert!((68..=70).contains(&width) && row.matches('…').count() == 1, "{width}: {row}");
+}
+
+/// Names that differ at their end can be told apart, and no row wraps.
+#[test]
+fn ls_tells_long_names_apart() {
+    let place = Place::new();
+    let names = [1, 2].map(|n| format!("nu/orders/2026/a-rather-long-name-of-a-job-{n}"));
+    for name in &names {
+        acquire(&place, &["--ttl", "10m", "--label", "by hand, and for a while"], name);
+    }
+    for columns in [80, 40] {
+        let mut script = place.command("script");
+        let line = format!("stty cols {columns}; {} ls", env!("CARGO_BIN_EXE_tenure"));
+        script.args(["-q", "-c", &line, "/dev/null"]).env("NO_COLOR", "1").env("TERM", "xterm");
+        let shown = place.spawn(script).finish().stdout.replace('\r', "");
+        let rows: Vec<&str> = shown.lines().skip(1).collect();
+        assert!(rows.iter().all(|row| row.chars().count() <= columns), "{shown}");
+        for (row, name) in rows.iter().zip(&names) {
+            let shown = row.split_once(' ').unwrap().0;
+            assert!(shown.ends_with(&name[name.len() - 8..]), "{row}");
+            assert!(columns < 80 || shown.len() > 36, "{row}");
+        }
+    }
 }
 
 #[test]
