@@ -36,6 +36,11 @@ const DEFAULT: &str = "file:";
 
 const NOT_UTF8: &str = "URL is not UTF-8; escape other bytes as %XX";
 
+/// Where `file:` is for a user: each has a directory of their own.
+fn default_directory(user: u32) -> String {
+    format!("/run/lock/tenure-{user}")
+}
+
 /// Who said where names live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -391,8 +396,12 @@ impl fmt::Display for Located {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url = self.url.to_string();
         match &self.source {
-            Source::Default => write!(f, "{} (by default)", escaped(&url)),
-            source => write!(f, "{} (from {source})", escaped(&url)),
+            Source::Default => write!(f, "{} (by default", escaped(&url))?,
+            source => write!(f, "{} (from {source}", escaped(&url))?,
+        }
+        match self.is_of_this_machine() && self.url.directory().is_none() {
+            true => write!(f, ": {})", default_directory(rustix::process::geteuid().as_raw())),
+            false => f.write_str(")"),
         }
     }
 }

@@ -226,7 +226,8 @@ const ALL: [Notes; 14] = [
 const DOMAIN: &str = "\
 Where names live, the first of these that is set or exists:
   --url or --url-file; TENURE_URL or TENURE_URL_FILE; ~/.config/tenure/url; /etc/tenure/url.
-  Else file:, this machine only; --shared-only or TENURE_SHARED_ONLY=1 refuses that.";
+  Else file:, this machine and this user only: /run/lock/tenure-UID;
+  --shared-only or TENURE_SHARED_ONLY=1 refuses that.";
 
 /// The notes to a command.
 pub(crate) fn of(command: &str) -> Option<&'static Notes> {

@@ -241,6 +241,7 @@ pub(crate) fn not_started(name: &str, command: &str, error: &std::io::Error) {
     }
     // A directory is told as a file that is not executable.
     let is_directory = command.contains('/') && Path::new(command).is_dir();
+    let is_there = command.contains('/') && Path::new(command).exists();
     let command = escaped(command);
     match error.kind() {
         _ if command.is_empty() => say("command is empty; write what to run after NAME"),
@@ -250,14 +251,20 @@ pub(crate) fn not_started(name: &str, command: &str, error: &std::io::Error) {
         std::io::ErrorKind::NotFound if OF_SHELLS.contains(&&*command) => {
             say(format_args!("command `{command}` is a part of the shell; use -c '{command} …'"));
         }
-        std::io::ErrorKind::NotFound if command.contains(' ') => {
+        std::io::ErrorKind::NotFound if command.contains(' ') && !is_there => {
             say(format_args!("command `{command}` not found; if it is a line for the shell, use -c"));
+        }
+        std::io::ErrorKind::NotFound if is_there => {
+            say(format_args!(
+                "command `{command}` can't be started: the interpreter that its first line names, or its loader, is not there"
+            ));
+        }
+        std::io::ErrorKind::NotFound if command.contains('/') => {
+            say(format_args!("command `{command}` not found; check its path"));
         }
         std::io::ErrorKind::NotFound => {
             say(format_args!("command `{command}` not found; give its path, or add its folder to PATH"));
-            if !command.contains('/') {
-                say(format_args!("NAME is `{}`; if that is not all of it, quote it", escaped(name)));
-            }
+            say(format_args!("NAME is `{}`; if that is not all of it, quote it", escaped(name)));
         }
         std::io::ErrorKind::PermissionDenied => {
             say(format_args!("command `{command}` is not executable; chmod +x it, or name its interpreter"));

@@ -154,8 +154,9 @@ impl Above {
                  which is another directory; use --url file: for it, or share one: --url file:///path"
             ),
             (Domain::Default, _) => format!(
-                "domain is not known: {this}, which uses file: (by default), and {would}; \
-                 for the same domain use --url file:, for the other one --url-file"
+                "domain is not known: {this}, which uses file: (by default: {}), and {would}; \
+                 for the same domain use --url file:, for the other one --url-file",
+                super::default_directory(self.user)
             ),
         })
     }

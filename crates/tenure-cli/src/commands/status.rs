@@ -120,9 +120,12 @@ fn of_holder(held: &Held) -> Vec<(&'static str, String)> {
     if let (Some(since), Some(for_how_long)) = (held.since, held.held) {
         facts.push(("since", format!("{}, for {}", utc(since), rough(for_how_long))));
     }
-    let fence = held.fence;
-    facts
-        .push(("fence", if who.is_foreign() { format!("{fence}, an older one") } else { fence.to_string() }));
+    let fence = match (who.is_foreign(), held.fence) {
+        (false, fence) => fence.to_string(),
+        (true, 0) => "0, which stands for none: a lock of another library has no fence".to_owned(),
+        (true, fence) => format!("{fence}, the last of Tenure: a lock of another library has no fence"),
+    };
+    facts.push(("fence", fence));
     facts.push((
         "lease",
         match held.left {

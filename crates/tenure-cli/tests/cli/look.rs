@@ -258,6 +258,13 @@ fn status_of_a_lock_of_another_library() {
     let block = place.end(&["status", "name"]).stdout;
     assert!(fact(&block, "holder").unwrap().contains("another library"), "{block}");
     assert!(fact(&block, "lease").unwrap().contains("without expiry"), "{block}");
+    let none = "a lock of another library has no fence";
+    assert_eq!(fact(&block, "fence").unwrap(), format!("0, which stands for none: {none}"));
+    assert_eq!(place.end(&["run", "before", "true"]).code, 0);
+    place.server().command(&["SET", "tenure:before", "6ba7b810-9dad-11d1-80b4-00c04fd430c8"]);
+    let before = place.end(&["status", "before"]).stdout;
+    assert!(fact(&before, "fence").unwrap().ends_with(&format!(", the last of Tenure: {none}")), "{before}");
+    place.server().command(&["DEL", "tenure:before"]);
     assert!(fact(&block, "since").is_none() && fact(&block, "hint").is_none(), "{block}");
     let object = &objects(&place.end(&["status", "--json", "name"]).stdout)[0];
     assert_eq!((&object["state"], &object["holder"]["foreign"]), (&"held".into(), &true.into()));

@@ -131,7 +131,7 @@ fn the_option_goes_before_the_variable_and_that_before_the_files() {
     let done = run(Some(&system), None);
     assert!(done.stderr.contains(&format!("{system} (from /etc/tenure/url)")), "{done:?}");
     let done = run(None, None);
-    assert!(done.code == 0 && done.stderr.contains("file: (by default)"), "{done:?}");
+    assert!(done.code == 0 && done.stderr.contains("file: (by default: /run/lock/tenure-0)"), "{done:?}");
 }
 
 /// cron, sudo and `env -i` drop variables, but no files.
@@ -291,7 +291,7 @@ fn only_what_machines_share_with_shared_only() {
     assert_eq!(run(Some(&local), true, Some("0")).code, 64, "the option is enough");
     assert_refused(&run(Some(&shared), false, Some("yes")), &["TENURE_SHARED_ONLY is `yes`", "write 1"]);
     fs::remove_dir_all(place.path("home")).unwrap();
-    assert_refused(&run(None, true, None), &["file: (by default)", "this machine only"]);
+    assert_refused(&run(None, true, None), &["file: (by default: /run/lock/tenure-0)", "this machine only"]);
     for command in [
         &["status", "--shared-only", "name"][..],
         &["acquire", "--shared-only", "name"],
@@ -591,7 +591,10 @@ fn a_tenure_that_lost_its_variables_uses_the_same_domain_or_none() {
     // Above is the default, and here another file.
     for between in [&["env", other_home][..], emptied[2]] {
         let done = run(None, &[], between, None);
-        assert_refused(&done, &["which uses file: (by default)", &elsewhere, "--url file:"]);
+        assert_refused(
+            &done,
+            &["which uses file: (by default: /run/lock/tenure-0)", &elsewhere, "--url file:"],
+        );
     }
     // Two levels of it.
     let middle = ["env", "-i", TENURE, "run", "c", "env", "-i", other_home];
@@ -671,7 +674,7 @@ fn a_file_that_may_be_there_is_not_passed_over() {
     let mut command = bare(&place, &["run", "-v", "name", "true"]);
     command.env("HOME", "/dev/null");
     let done = end(&place, command);
-    assert!(done.code == 0 && done.stderr.contains("file: (by default)"), "{done:?}");
+    assert!(done.code == 0 && done.stderr.contains("file: (by default: /run/lock/tenure-0)"), "{done:?}");
 }
 
 /// What is there in place of a file is refused at once, before anyone waits for it.
@@ -840,7 +843,11 @@ fn the_files_that_were_looked_for_are_shown() {
     assert!(done.code == 0 && done.stderr.contains(&format!("tenure: {absent}\n")), "{done:?}");
     let done = run(None, &[TENURE, "doctor"]);
     assert!(
-        done.stdout.lines().next().unwrap().ends_with(&format!("file: (by default); {absent}")),
+        done.stdout
+            .lines()
+            .next()
+            .unwrap()
+            .ends_with(&format!("file: (by default: /run/lock/tenure-0); {absent}")),
         "{done:?}"
     );
     let url = place.url();
@@ -999,4 +1006,18 @@ fn a_url_that_is_wrong_about_its_store_is_named() {
     }
     let done = place.end(&["run", "--url", &place.url(), "", "true"]);
     assert!(done.code == 64 && done.stderr.starts_with("tenure: lock name is empty"), "{done:?}");
+}
+
+/// `file:` is another directory for each user: the one that is shown is the one that is used.
+#[test]
+fn the_default_directory_is_named() {
+    let place = Place::new();
+    let name = format!("named-{}", std::process::id());
+    for (args, from) in [(&[][..], "by default"), (&["--url", "file:"], "from --url")] {
+        let script = format!("exec {TENURE} status --url file:///run/lock/tenure-0 {name}");
+        let run = [&["run", "-v"], args, &[&name, "--", "sh", "-c", &script]].concat();
+        let done = end(&place, bare(&place, &run));
+        let shown = format!("tenure: domain file: ({from}: /run/lock/tenure-0)\n");
+        assert!(done.stderr.contains(&shown) && done.stdout.contains("held"), "{done:?}");
+    }
 }
