@@ -44,5 +44,6 @@ fn main() -> ExitCode {
         },
         Err(refused) => output::usage(refused),
     };
+    output::finish_speaking();
     ExitCode::from(code)
 }

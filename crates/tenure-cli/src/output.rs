@@ -16,7 +16,9 @@ use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
+use tenure::Fence;
 
+use crate::args;
 use crate::exit_code;
 use crate::json;
 use crate::stdout;
@@ -170,14 +172,32 @@ pub(crate) fn acquired(guard: &tenure::Guard, waited: Duration) {
     }
 }
 
-/// Says that a name could not be given back, and for how long its lease lasts.
-pub(crate) fn not_given_back(name: &str, left: Duration, why: &str) {
-    let (name, why) = (escaped(name), escaped(why));
-    let held = match left.is_zero() {
-        true => "its lease has ended by itself".to_owned(),
-        false => format!("stays held for about {}", rough(left)),
-    };
-    say(format_args!("`{name}` could not be given back, and {held}: {why}"));
+/// Says that a name could not be given back, for how long the store may keep its lease, and how to free it. Stderr may be halted, and the process
+/// is to end.
+pub(crate) fn not_given_back(name: &str, fence: Fence, asked: &args::Domain, left: Duration, why: &str) {
+    let (shown, why) = (escaped(name), escaped(why));
+    if left.is_zero() {
+        say_at_once(format_args!(
+            "`{shown}` could not be given back, and its lease has ended by itself: {why}"
+        ));
+        return;
+    }
+    say_at_once(format_args!(
+        "`{shown}` could not be given back, and may stay held for up to {}: {why}",
+        rough(left)
+    ));
+    let command = refusal::typed("break", name, asked, &format!(" --fence {fence}"));
+    say_at_once(format_args!("to free it when the store answers again: {command}"));
+}
+
+/// Says that the store may have executed a request for a name that nobody wants any more, and for how long that may hold the name.
+pub(crate) fn not_undone(name: &str, asked: &args::Domain, left: Duration) {
+    let (shown, command) = (escaped(name), refusal::typed("status", name, asked, ""));
+    say_at_once(format_args!(
+        "`{shown}` may stay held for up to {}: the store may have executed a request for it, and does not answer",
+        rough(left)
+    ));
+    say_at_once(format_args!("to see whether it is held, when the store answers again: {command}"));
 }
 
 /// Prints what was asked for; returns the exit code.

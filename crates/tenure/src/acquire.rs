@@ -233,7 +233,7 @@ impl Sitting<'_> {
             Ok((Reply::Busy { holding, waiters }, _)) => {
                 if let Some(haunted_until) = bid.haunted_until {
                     let undo = Op::Leave { token: bid.token.clone() };
-                    release::lay_ghost(client, name.clone(), undo, haunted_until);
+                    release::lay_ghost(client, name.clone(), undo, haunted_until, terms.ttl);
                 }
                 let token = bid.token.clone();
                 self.bid = None;

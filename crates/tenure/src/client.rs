@@ -22,7 +22,7 @@ use crate::opening::Opening;
 use crate::owner::Session;
 use crate::process::FirstUser;
 use crate::record::{Op, PROBATION, Reply};
-use crate::release;
+use crate::release::{self, Leftovers};
 use crate::seek;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -49,6 +49,7 @@ pub(crate) struct Client {
     opening: Opening,
     pub(crate) table: Mutex<Table>,
     pub(crate) tasks: Tasks,
+    pub(crate) leftovers: Leftovers,
     /// Wakes the keeper.
     alarm: Arc<Notify>,
     /// There is a keeper.
@@ -67,6 +68,7 @@ impl Client {
             connect,
             opening: Opening::default(),
             tasks: Tasks::default(),
+            leftovers: Leftovers::default(),
             alarm: Arc::default(),
             is_kept: Arc::default(),
             closing: Notify::new(),

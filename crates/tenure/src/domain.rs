@@ -431,6 +431,34 @@ impl Domain {
         metrics
     }
 
+    /// How long the store may keep what this domain dropped and could not give back yet: the leases of dropped guards, and what an acquire got whose
+    /// answer was lost. An upper bound; zero when nothing is left.
+    ///
+    /// The background tries to give it back as long as the program runs. Ask this when you do not wait for [`close`](Self::close) any longer.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # use std::time::Duration;
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// drop(domain.lock("orders/42").acquire().await?);
+    /// if tokio::time::timeout(Duration::from_secs(10), domain.close()).await.is_err() {
+    ///     eprintln!("names may stay held for up to {:?}", domain.left_in_store());
+    /// }
+    /// # assert!(domain.left_in_store().is_zero());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn left_in_store(&self) -> Duration {
+        if !self.client.is_here() {
+            return Duration::ZERO;
+        }
+        let now = self.client.clock.now();
+        self.client.leftovers.until().map_or(Duration::ZERO, |until| until.since(now))
+    }
+
     /// Closes the domain, for all its clones. **Await this before `main` returns**, so that your names are free at once and not after a ttl.
     ///
     /// | | when `close` returns |
@@ -442,7 +470,8 @@ impl Domain {
     ///
     /// Work under `run` gets 3 s to reach its next await and to release its name. If an acquire was dropped before its answer came, `close` waits
     /// until the store can't execute it any more: up to the `timeout` of the URL. If the store does not answer, `close` tries until the leases have
-    /// expired: up to one ttl. To end sooner, put a `tokio::time::timeout` around it.
+    /// expired there: up to one ttl. To end sooner, put a `tokio::time::timeout` around it; then [`left_in_store`](Self::left_in_store) says for how
+    /// long names may stay held.
     ///
     /// In a forked child this does nothing: the domain is its parent's.
     ///

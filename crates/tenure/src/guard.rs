@@ -70,7 +70,7 @@ impl Guard {
     ///
     /// # Errors
     /// If the store can't be reached, this tries again for 2 s, or a quarter of the ttl if that is less. Then the guard comes back inside the error, to be tried again. Dropping it instead goes on trying
-    /// in the background until the lease has expired. It is not held any longer in either case.
+    /// in the background for as long as the store may have it ([`left_in_store`](Self::left_in_store)). It is not held any longer in either case.
     ///
     /// # Cancel safety
     /// Dropping the future goes on in the background, as dropping the guard does.
@@ -100,6 +100,28 @@ impl Guard {
             }
             Err(error) => Err(Returned { guard: self, error }),
         }
+    }
+
+    /// How long the store may keep the lease from now on if it is not given back: an upper bound. [`remaining`](Tenure::remaining) is the lower
+    /// bound. If the answer to a renewal is lost, the store may have renewed the lease: then this is a full ttl, also after the lease
+    /// [was lost](Tenure::lost) here.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// let guard = domain.lock("orders/42").acquire().await?;
+    /// assert!(guard.left_in_store() >= guard.remaining());
+    /// if let Err(returned) = guard.release().await {
+    ///     println!("held for up to {:?}: {}", returned.guard.left_in_store(), returned.error);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn left_in_store(&self) -> Duration {
+        self.tenure.0.lease.left_in_store()
     }
 
     /// Renews the lease now, by its ttl. Only needed with [`no_renewal`](crate::Lock::no_renewal), or to be sure.
@@ -177,6 +199,7 @@ impl Guard {
     /// Sends a kind of renewal that asks for `ttl`, and enters its answer.
     async fn ask(&self, op: Op, ttl: Duration) -> Result<(), Error> {
         let (client, lease) = (&self.client, &self.tenure.0.lease);
+        lease.renewal_sent();
         let Executed { reply, sent, .. } =
             client.execute(&lease.name, op, self.claim.terms.timeout()).await?;
         client.change(|table, after| {

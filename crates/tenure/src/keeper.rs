@@ -143,6 +143,9 @@ impl UnderWay {
         match answer {
             Some(Ok(answer)) => self.reply = Some(answer.reply),
             Some(Err(error)) => {
+                if !error.may_have_run() {
+                    self.renewal.lease.renewal_not_executed();
+                }
                 tracing::warn!(target: "tenure", %name, %error, "renewal failed; the lease is believed until its deadline");
             }
             None => {

@@ -1,8 +1,10 @@
 //! Giving back: what release, drop and cancellation leave to be done in the store.
 //!
 //! A drop can't wait, so what can't be done at once is done in the background, again and again until the store answers or the lease
-//! has expired by itself, which is the backstop for everything here.
+//! has expired there, which is the backstop for everything here. The store may have a lease for longer than its holder believed in it
+//! ([`SharedLease::in_store_until`]), so belief ends nothing here.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +17,8 @@ use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::name::Name;
 use crate::owner::{Owner, Token};
-use crate::record::{Op, Reply};
+use crate::record::{Op, PROBATION, Reply};
+use crate::sync::Mutex;
 use crate::table::TurnEnd;
 use crate::tenure::Turn;
 
@@ -24,9 +27,6 @@ const LONGEST_ATTEMPT: Duration = Duration::from_secs(2);
 
 /// How long a release goes on that somebody waits for, while the store is known to be out of reach. Less than `close` waits for a `run`.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(2);
-
-/// How long the background tries to undo what a ghost did.
-const LONGEST_GHOST: Duration = Duration::from_secs(10);
 
 /// What became of a lease that was given back.
 ///
@@ -99,16 +99,19 @@ pub(crate) fn give_back_later(client: &Arc<Client>, turn: &Turn) {
         later => Some(later),
     };
     let (backend, clock) = (Arc::clone(client.opened()), client.clock.clone());
-    let (lease, op) = (Arc::clone(&turn.lease), returning.op());
+    let (name, op, give_up) = (turn.lease.name.clone(), returning.op(), turn.lease.in_store_until());
+    let leftover = client.leftovers.add(give_up, clock.now());
     client.tasks.spawn(async move {
         if let Some(first) = first {
             let timeout = clock.now() + LONGEST_ATTEMPT;
-            if let Some(Ok(_)) = clock.until(timeout.min(lease.deadline()), returning.sent(first)).await {
-                return;
+            if let Some(Ok(_)) = clock.until(timeout.min(give_up), returning.sent(first)).await {
+                return leftover.is_gone();
             }
         }
         drop(returning);
-        repeat(&*backend, &clock, &lease.name, &op, lease.deadline()).await;
+        if repeat(&*backend, &clock, &name, &op, give_up).await {
+            leftover.is_gone();
+        }
     });
 }
 
@@ -135,7 +138,8 @@ impl Returning {
         }
         let returning = Returning { client: Arc::clone(client), turn: turn.clone(), is_reopened: false };
         if let Some(haunted_until) = turn.lease.let_go() {
-            lay_ghost(client, turn.lease.name.clone(), returning.op(), haunted_until);
+            let term = turn.lease.term;
+            lay_ghost(client, turn.lease.name.clone(), returning.op(), haunted_until, term);
         }
         Some(returning)
     }
@@ -207,29 +211,38 @@ pub(crate) fn leave(
         Pending::Now(Some(Ok(_))) if haunted_until.is_none() => return,
         first => first,
     };
+    // A place in the queue alone is forgotten soon, and what is granted to it is on probation.
+    let most = haunted_until.map_or(clock.now() + ttl.min(PROBATION), |haunted_until| haunted_until + ttl);
+    let leftover = client.leftovers.add(most, clock.now());
     client.tasks.spawn(async move {
         let give_up = clock.now() + ttl;
         let first = clock.until(give_up.min(clock.now() + LONGEST_ATTEMPT), first).await;
-        if !matches!(first, Some(Ok(_))) {
-            repeat(&*backend, &clock, &name, &op, give_up).await;
-        }
+        let mut is_undone =
+            matches!(first, Some(Ok(_))) || repeat(&*backend, &clock, &name, &op, give_up).await;
         if let Some(haunted_until) = haunted_until {
             clock.sleep_until(haunted_until + SLACK).await;
-            repeat(&*backend, &clock, &name, &op, haunted_until + ttl).await;
+            is_undone = repeat(&*backend, &clock, &name, &op, haunted_until + ttl).await;
+        }
+        if is_undone {
+            leftover.is_gone();
         }
     });
 }
 
 /// Undoes it once more when a request that was never answered can't be executed any longer. By the release where there was one: it may be
 /// the first that a store hears of the end, and only a release gives unused fences back.
-pub(crate) fn lay_ghost(client: &Arc<Client>, name: Name, undo: Op, haunted_until: Moment) {
+pub(crate) fn lay_ghost(client: &Arc<Client>, name: Name, undo: Op, haunted_until: Moment, ttl: Duration) {
     let (backend, clock) = (Arc::clone(client.opened()), client.clock.clone());
     if haunted_until + SLACK < clock.now() {
         return;
     }
+    let most = haunted_until + ttl;
+    let leftover = client.leftovers.add(most, clock.now());
     client.tasks.spawn(async move {
         clock.sleep_until(haunted_until + SLACK).await;
-        repeat(&*backend, &clock, &name, &undo, haunted_until + LONGEST_GHOST).await;
+        if repeat(&*backend, &clock, &name, &undo, most).await {
+            leftover.is_gone();
+        }
     });
 }
 
@@ -240,15 +253,54 @@ pub(crate) fn attempts(client: &Client, timeout: Duration) -> Attempts {
     if client.opened().reconnects() { attempts.outlasting_outages(now + LONGEST_OUTAGE) } else { attempts }
 }
 
-/// Sends a request until it is answered, or nobody needs it any more.
-async fn repeat(backend: &dyn Backend, clock: &Clock, name: &Name, op: &Op, give_up: Moment) {
+/// Sends a request until it is answered, or nobody needs it any more; whether it was answered.
+async fn repeat(backend: &dyn Backend, clock: &Clock, name: &Name, op: &Op, give_up: Moment) -> bool {
     let mut backoff = Backoff::new();
     while clock.now() < give_up {
         let until = give_up.min(clock.now() + LONGEST_ATTEMPT);
         let answer = clock.until(until, backend.execute(name, op.clone())).await;
         if matches!(answer, Some(Ok(_))) {
-            return;
+            return true;
         }
         clock.sleep_until(clock.now() + backoff.pause()).await;
+    }
+    false
+}
+
+/// What was dropped here and may still be in the store: until when at most, by number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leftovers(Arc<Mutex<Numbered>>);
+
+#[derive(Debug, Default)]
+struct Numbered {
+    next: u64,
+    all: BTreeMap<u64, Moment>,
+}
+
+/// One of them. It is forgotten when it is gone, or its time is over.
+struct Leftover {
+    all: Leftovers,
+    number: u64,
+}
+
+impl Leftovers {
+    fn add(&self, until: Moment, now: Moment) -> Leftover {
+        let mut numbered = self.0.lock();
+        numbered.all.retain(|_, until| *until > now);
+        let number = numbered.next;
+        numbered.next += 1;
+        numbered.all.insert(number, until);
+        Leftover { all: self.clone(), number }
+    }
+
+    /// Until when the store may have the last of them.
+    pub(crate) fn until(&self) -> Option<Moment> {
+        self.0.lock().all.values().copied().max()
+    }
+}
+
+impl Leftover {
+    fn is_gone(self) {
+        self.all.0.lock().all.remove(&self.number);
     }
 }

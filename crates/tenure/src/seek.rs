@@ -171,7 +171,8 @@ impl Seek {
                     Placed::Replace(bid) => {
                         if let Some(haunted_until) = self.bid.haunted_until {
                             let undo = Op::Leave { token: self.bid.token.clone() };
-                            release::lay_ghost(client, name.clone(), undo, haunted_until);
+                            let ttl = self.bid.claim.terms.ttl;
+                            release::lay_ghost(client, name.clone(), undo, haunted_until, ttl);
                         }
                         self.bid = bid;
                         Next::Again

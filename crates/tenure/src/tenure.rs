@@ -28,6 +28,8 @@ const NOBODY: u64 = 0;
 pub(crate) struct SharedLease {
     pub(crate) name: Name,
     pub(crate) token: Token,
+    /// What a request for it asks for at most.
+    pub(crate) term: Duration,
     /// The process that has it; a forked child has a copy, and not the lease.
     home: Home,
     /// Until then a request for it that was never answered may still be executed.
@@ -36,6 +38,10 @@ pub(crate) struct SharedLease {
     clock: Clock,
     /// Believed until then, in µs of the clock.
     deadline: AtomicU64,
+    /// The store has it until then at most, in µs of the clock, as far as requests were answered.
+    in_store_until: AtomicU64,
+    /// How many renewals were sent since the last answer that the store may have executed, or may still.
+    open_renewals: AtomicUsize,
     /// The fence of the task whose turn it is.
     turn: AtomicU64,
     /// The last renewal was not answered.
@@ -54,14 +60,19 @@ impl SharedLease {
         if let Some(bond) = &bid.bond {
             bond.keep(fence);
         }
+        let term = bid.claim.terms.first_term();
+        let in_store_until = clock.now() + term;
         SharedLease {
             name,
             token: bid.token.clone(),
+            term,
             home: bid.home,
             haunted_until: bid.haunted_until,
             bond: bid.bond.clone(),
             clock,
             deadline: AtomicU64::new(deadline.as_micros()),
+            in_store_until: AtomicU64::new(in_store_until.as_micros()),
+            open_renewals: AtomicUsize::new(0),
             turn: AtomicU64::new(NOBODY),
             unanswered: AtomicBool::new(false),
             degraded: AtomicBool::new(bid.is_degraded),
@@ -78,6 +89,42 @@ impl SharedLease {
     /// Moves the deadline, unless the lease was lost before.
     pub(crate) fn set_deadline(&self, deadline: Moment) {
         self.deadline.store(deadline.as_micros(), Ordering::Release);
+    }
+
+    /// A renewal is about to be sent.
+    pub(crate) fn renewal_sent(&self) {
+        self.open_renewals.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The store answered a renewal that asked for this term.
+    pub(crate) fn renewal_answered(&self, term: Duration) {
+        let until = self.clock.now() + term;
+        self.in_store_until.fetch_max(until.as_micros(), Ordering::AcqRel);
+        self.open_renewals.store(0, Ordering::Release);
+    }
+
+    /// A renewal was not executed, and never will be.
+    pub(crate) fn renewal_not_executed(&self) {
+        let less = |open: usize| open.checked_sub(1);
+        let _ = self.open_renewals.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    }
+
+    /// Until when the store may have it at most: longer than its holder may believe in it. A renewal whose answer is missing may be executed
+    /// at this moment.
+    pub(crate) fn in_store_until(&self) -> Moment {
+        let known = Moment::from_micros(self.in_store_until.load(Ordering::Acquire));
+        match self.open_renewals.load(Ordering::Acquire) {
+            0 => known,
+            _ => known.max(self.clock.now() + self.term),
+        }
+    }
+
+    /// How long the store may have it at most from now on; zero when the store said that it has not.
+    pub(crate) fn left_in_store(&self) -> Duration {
+        match self.loss.get().map(|loss| loss.kind()) {
+            Some(LossKind::Taken { .. } | LossKind::Gone) => Duration::ZERO,
+            _ => self.in_store_until().since(self.clock.now()),
+        }
     }
 
     /// It goes back to the store; returns until when a request for it may still be executed.

@@ -3,6 +3,7 @@
 //! Nobody renews it but the script, which is why it lasts longer than a lease that is renewed. A ticket that did not arrive is a name that
 //! nobody can give back, so the lease is given back here when the ticket can't be written.
 
+use std::future::pending;
 use std::time::Duration;
 
 use clap::Args;
@@ -72,9 +73,8 @@ impl Acquire {
                     return Ok(exit_code::OS);
                 }
             };
-            let interrupted = async { exit_code::by_signal(endings.next().await.as_raw()) };
             let wait = Wait { domain, name: &self.name, lock: &lock, patience: &self.patience };
-            let (guard, waited) = match obtain::obtain(&wait, &self.domain, interrupted).await? {
+            let (guard, waited) = match obtain::obtain(&wait, &self.domain, &mut endings, pending()).await? {
                 Obtained::Held { guard, waited } => (guard, waited),
                 Obtained::Not(code) => return Ok(code),
             };
@@ -87,11 +87,11 @@ impl Acquire {
             match detached {
                 Ok(Ok(ticket)) => Ok(self.hand_out(domain, &ticket, waited, &mut endings).await),
                 Ok(Err(error)) => {
-                    obtain::part(domain).await;
+                    obtain::part(&wait, &self.domain, endings.next()).await;
                     Err(error)
                 }
                 Err(signal) => {
-                    obtain::part(domain).await;
+                    obtain::part(&wait, &self.domain, endings.next()).await;
                     Ok(exit_code::by_signal(signal.as_raw()))
                 }
             }
@@ -127,7 +127,10 @@ impl Acquire {
         say(format_args!("ticket could not be written to stdout: {why}"));
         match domain.release(ticket).await {
             Ok(_) => say(format_args!("`{}` was given back", escaped(&self.name))),
-            Err(error) => output::not_given_back(&self.name, ticket.ttl(), &error.to_string()),
+            Err(error) => {
+                let (fence, left, why) = (ticket.fence(), ticket.ttl(), error.to_string());
+                output::not_given_back(&self.name, fence, &self.domain, left, &why);
+            }
         }
         code
     }

@@ -1,7 +1,7 @@
 //! Giving a name back at the end of `run` and `hold`, also through an outage of the store.
 //!
 //! A lease that is left in the store keeps everybody else out until its ttl is over. So `tenure` tries for a while to give it back, and if that
-//! fails, says for how long the name stays held.
+//! fails, says for how long the name may stay held, and how to free it.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -9,38 +9,50 @@ use std::time::Duration;
 use tenure::{Guard, Release};
 
 use super::run::deadline::Moment;
+use crate::args;
 use crate::output::{self, say_at_once, say_more};
 use crate::text::{escaped, rough};
 
 /// How long the store may be out of reach. docs/cli.md says so.
-const LONGEST_OUTAGE: Duration = Duration::from_secs(10);
+pub(crate) const LONGEST_OUTAGE: Duration = Duration::from_secs(10);
 /// The pause between two attempts, each of which goes on for up to 2 s itself.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Gives the name back: tries until the store answers, 10 s are over, the lease has ended, or `interrupted` resolves. `None` if it could not
-/// be given back, and a message says so.
-pub(crate) async fn give_back(mut guard: Guard, interrupted: impl Future) -> Option<Release> {
-    let name = guard.name().to_owned();
-    let held = guard.since().elapsed().unwrap_or_default();
+/// Gives the name back: tries until the store answers, 10 s are over, the store can't have the lease any longer, or `interrupted` resolves. `None`
+/// if it could not be given back, and a message says so.
+pub(crate) async fn give_back(
+    mut guard: Guard,
+    asked: &args::Domain,
+    interrupted: impl Future,
+) -> Option<Release> {
+    let (name, fence) = (guard.name().to_owned(), guard.fence());
+    let held_before = guard.since().elapsed().unwrap_or_default();
     let (begun, left) = (Moment::now(), guard.remaining());
     let lease_end = begun.after(left);
-    let give_up = begun.after(LONGEST_OUTAGE).min(lease_end);
-    let failed = |why: &str| {
-        output::not_given_back(&name, lease_end.since(Moment::now()), why);
-        None
-    };
+    // Not until the end that is believed: a renewal may have been executed whose answer is lost.
+    let give_up = begun.after(LONGEST_OUTAGE.min(guard.left_in_store()));
     let mut interrupted = pin!(interrupted);
     let mut is_first = true;
     loop {
+        let left_in_store = guard.left_in_store();
+        let sent = Moment::now();
+        let failed = |left_in_store, why: &str| {
+            output::not_given_back(&name, fence, asked, left_in_store, why);
+            None
+        };
         let answer = tokio::select! {
             biased;
             answer = guard.release() => answer,
             // A signal that came while the command ended does not end the first attempt.
-            _ = &mut interrupted, if !is_first => return failed("interrupted"),
+            _ = &mut interrupted, if !is_first => {
+                let passed = Moment::now().since(sent);
+                return failed(left_in_store.saturating_sub(passed), "interrupted");
+            }
         };
         let now = Moment::now();
         let returned = match answer {
             Ok(Release::Done) => {
+                let held = held_before + now.since(begun);
                 let fact = format!("gave `{}` back, held for {}", escaped(&name), rough(held));
                 if is_first {
                     say_more(fact)
@@ -50,13 +62,15 @@ pub(crate) async fn give_back(mut guard: Guard, interrupted: impl Future) -> Opt
                 return Some(Release::Done);
             }
             // It may have ended only now: that is not a loss.
-            Ok(_) if !left.is_zero() && now >= lease_end => return failed("store did not answer in time"),
+            Ok(_) if !left.is_zero() && now >= lease_end => {
+                return failed(Duration::ZERO, "store did not answer in time");
+            }
             Ok(ended) => return Some(ended),
             Err(returned) => returned,
         };
         let why = returned.error.to_string();
         if !returned.error.is_transient() || now >= give_up {
-            return failed(&why);
+            return failed(returned.guard.left_in_store(), &why);
         }
         if is_first {
             let (name, limit) = (escaped(&name), rough(give_up.since(begun)));

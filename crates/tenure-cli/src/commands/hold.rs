@@ -102,35 +102,32 @@ impl Hold {
             deadline::count_sleep();
         }
         let lock = self.terms.lock(domain, &self.name);
-        let reason = async {
-            tokio::select! {
-                signal = endings.next() => exit_code::by_signal(signal.as_raw()),
-                _ = async { tokio::time::sleep(STDIN_COUNTS_AFTER).await; (&mut *stdin).await } => {
-                    let name = escaped(&self.name);
-                    say(format_args!("stdin was closed before `{name}` was acquired"));
-                    self.patience.conflict_exit_code
-                }
-            }
+        let stdin_closed = async {
+            tokio::time::sleep(STDIN_COUNTS_AFTER).await;
+            let _ = (&mut *stdin).await;
+            say(format_args!("stdin was closed before `{}` was acquired", escaped(&self.name)));
+            self.patience.conflict_exit_code
         };
         let wait = Wait { domain, name: &self.name, lock: &lock, patience: &self.patience };
-        let (guard, waited) = match obtain::obtain(&wait, &self.domain, reason).await? {
+        let (guard, waited) = match obtain::obtain(&wait, &self.domain, endings, stdin_closed).await? {
             Obtained::Held { guard, waited } => (guard, waited),
             Obtained::Not(code) => return Ok(code),
         };
         let ended = tell_and_hold(self.line(&guard, waited), &guard, endings, stdin).await;
         Ok(match ended {
-            Ended::StdinClosed => give_back(guard, endings).await.unwrap_or(0),
+            Ended::StdinClosed => self.give_back(guard, endings).await.unwrap_or(0),
             Ended::Signal(code) => {
-                give_back(guard, endings).await;
+                self.give_back(guard, endings).await;
                 code
             }
             Ended::Unheard(refusal) => {
                 let name = escaped(&self.name);
                 say(format_args!("that `{name}` is held could not be written to stdout: {refusal}"));
-                give_back(guard, endings).await;
+                self.give_back(guard, endings).await;
                 exit_code::IO
             }
             Ended::Lost(why) => {
+                // The script hears of it by the end of this process, and may still be at work: nothing is given back here.
                 say_if_heard(escaped(&why));
                 exit_code::LOST
             }
@@ -144,6 +141,18 @@ impl Hold {
         } else {
             format!("held {} fence {fence}", escaped(&self.name))
         }
+    }
+
+    /// Gives the name back; the exit code for a lease that turns out to have been lost.
+    async fn give_back(&self, guard: Guard, endings: &mut Endings) -> Option<u8> {
+        let name = escaped(guard.name());
+        let had_ended = match give_back::give_back(guard, &self.domain, endings.next()).await? {
+            Release::Done => return None,
+            Release::Taken { by } => format!("and {} holds it now", owner(&by)),
+            _ => "and nobody holds it now".to_owned(),
+        };
+        say(format_args!("lease on `{name}` had ended before it was given back, {had_ended}"));
+        Some(exit_code::LOST)
     }
 }
 
@@ -215,16 +224,4 @@ async fn until_ended(guard: &Guard, endings: &mut Endings, stdin: &mut oneshot::
             () = tokio::time::sleep(plan.look_at(now).since(now).min(LOOK_AGAIN)) => {}
         }
     }
-}
-
-/// Gives the name back; the exit code for a lease that turns out to have been lost.
-async fn give_back(guard: Guard, endings: &mut Endings) -> Option<u8> {
-    let name = escaped(guard.name());
-    let had_ended = match give_back::give_back(guard, endings.next()).await? {
-        Release::Done => return None,
-        Release::Taken { by } => format!("and {} holds it now", owner(&by)),
-        _ => "and nobody holds it now".to_owned(),
-    };
-    say(format_args!("lease on `{name}` had ended before it was given back, {had_ended}"));
-    Some(exit_code::LOST)
 }

@@ -3,17 +3,21 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid};
-use tenure::{Domain, Error, Guard};
+use tenure::{Error, Guard};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
+use super::give_back::LONGEST_OUTAGE;
 use super::waiting::{self, Outcome, Screen, Wait};
 use crate::args;
-use crate::output;
+use crate::exit_code;
+use crate::output::{self, say_at_once};
 use crate::sys;
+use crate::text::{escaped, rough};
 
 /// How long to try to leave the queue, or to give back what nobody wants any more.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
@@ -26,10 +30,11 @@ pub(crate) enum Obtained {
     Not(u8),
 }
 
-/// Waits for the name as long as was asked for, and until there is a reason to give up, which is an exit code.
+/// Waits for the name as long as was asked for, until a signal, and until there is another reason to give up, which is an exit code.
 pub(crate) async fn obtain(
     wait: &Wait<'_>,
     asked: &args::Domain,
+    endings: &mut Endings,
     reason: impl Future<Output = u8>,
 ) -> Result<Obtained, Error> {
     let screen = Screen::new(sys::group_of(getpid()));
@@ -37,8 +42,12 @@ pub(crate) async fn obtain(
         biased;
         outcome = wait.acquire(&screen) => outcome,
         never = screen.obey_stops() => match never {},
+        signal = endings.next() => {
+            part(wait, asked, endings.next()).await;
+            return Ok(Obtained::Not(exit_code::by_signal(signal.as_raw())));
+        }
         code = reason => {
-            part(wait.domain).await;
+            part(wait, asked, endings.next()).await;
             return Ok(Obtained::Not(code));
         }
     };
@@ -46,7 +55,7 @@ pub(crate) async fn obtain(
         Ok(outcome) => outcome,
         Err(error) => {
             // What too few replicas, or too few servers, have acknowledged was taken all the same, and nobody wants it.
-            part(wait.domain).await;
+            part(wait, asked, endings.next()).await;
             return Err(error);
         }
     };
@@ -57,15 +66,33 @@ pub(crate) async fn obtain(
         }
         outcome => {
             // First, for stderr may be halted: a place that is kept holds up others.
-            part(wait.domain).await;
+            part(wait, asked, endings.next()).await;
             Ok(Obtained::Not(waiting::refused(wait, asked, &outcome)))
         }
     }
 }
 
-/// Waits until what was dropped is taken back in the store. One that hangs forgets it by itself.
-pub(crate) async fn part(domain: &Domain) {
-    let _ = tokio::time::timeout(LONGEST_FAREWELL, domain.close()).await;
+/// Waits until what was dropped is undone in the store. A place in the queue of a store that hangs is forgotten there; but a request that may have
+/// been executed may hold the name for a whole ttl: that is tried for longer, until `interrupted` resolves, and told.
+pub(crate) async fn part(wait: &Wait<'_>, asked: &args::Domain, interrupted: impl Future) {
+    let Wait { domain, name, .. } = wait;
+    let mut closed = pin!(domain.close());
+    if tokio::time::timeout(LONGEST_FAREWELL, &mut closed).await.is_ok() || domain.left_in_store().is_zero() {
+        return;
+    }
+    say_at_once(format_args!(
+        "the store may have executed a request for `{}`; trying to undo it for up to {}",
+        escaped(name),
+        rough(LONGEST_OUTAGE),
+    ));
+    tokio::select! {
+        _ = tokio::time::timeout(LONGEST_OUTAGE - LONGEST_FAREWELL, closed) => {}
+        _ = interrupted => {}
+    }
+    let left = domain.left_in_store();
+    if !left.is_zero() {
+        output::not_undone(name, asked, left);
+    }
 }
 
 /// The signals that ask a process to end, but for those that it was started to ignore.

@@ -40,7 +40,7 @@ pub(crate) fn busy(name: &str, asked: &args::Domain, patience: &Patience, busy: 
 }
 
 /// A command on the name, as one types it.
-fn typed(command: &str, name: &str, asked: &args::Domain, options: &str) -> String {
+pub(super) fn typed(command: &str, name: &str, asked: &args::Domain, options: &str) -> String {
     let url = match (&asked.url, &asked.url_file) {
         (Some(url), _) => format!(" --url {}", shown(url)),
         (None, Some(file)) => format!(" --url-file {}", word(&file.to_string_lossy())),

@@ -147,3 +147,49 @@ fn a_client_ends_with_its_last_handle() {
         });
     }
 }
+
+/// Drops, releases or loses a guard of an hour while the store is away for 3 s; `is_short` for one that is believed for a second only.
+async fn given_back_after_an_outage(world: &World, is_short: bool, how: &'static str) {
+    let held = if is_short { Some(world.other.holds().await) } else { None };
+    let lock = world.mine.lock().ttl(3_600_000 * MS);
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    world.pass(10 * MS).await;
+    world.mine.gates.set(Kind::Renew, Fate::Never(Run::First));
+    drop(held);
+    world.pass(10 * MS).await;
+    let guard = waiter.await.unwrap();
+    let until_sent = if is_short { 400 * MS } else { 1_210_000 * MS };
+    world.pass(until_sent).await;
+    assert!(world.mine.gates.executed(Kind::Renew) > 0, "the store renewed it, and the answer is lost");
+    world.mine.gates.set(Kind::Renew, Fate::Down);
+    world.mine.gates.set(Kind::Release, Fate::Down);
+    if how == "lost" {
+        let left = guard.remaining();
+        world.pass(left + 10 * MS).await;
+        assert!(!guard.is_held());
+        assert!(!guard.left_in_store().is_zero(), "the store has it");
+    }
+    assert!(guard.left_in_store() > 3_500_000 * MS, "{:?}", guard.left_in_store());
+    let given_back = tokio::spawn(async move {
+        if how == "release" {
+            drop(guard.release().await);
+        }
+    });
+    world.pass(3_000 * MS).await;
+    assert!(given_back.is_finished());
+    assert_eq!(world.seen(), (1, 0), "away");
+    world.mine.gates.open();
+    world.pass(3_000 * MS).await;
+    assert_eq!(world.seen(), (0, 0), "the store is back");
+    world.is_empty(how).await;
+}
+
+// R1.7: the store renewed the lease, and the answer is lost: it has the lease for longer than the holder believes.
+#[test]
+fn a_lease_that_was_renewed_without_an_answer_is_given_back_after_an_outage() {
+    for is_short in [true, false] {
+        for how in ["drop", "release", "lost"] {
+            test(how, async move { given_back_after_an_outage(&World::new(), is_short, how).await });
+        }
+    }
+}

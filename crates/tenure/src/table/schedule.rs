@@ -146,6 +146,7 @@ impl Table {
                     held.is_renewing = true;
                     plan(held, now, &mut self.due);
                     let lease = Arc::clone(&held.shared);
+                    lease.renewal_sent();
                     due.renewals.push(Renewal { lease, ttl, timeout: held.claim.terms.timeout() });
                 }
                 Step::Renew { .. } | Step::Rest { .. } => plan(held, now, &mut self.due),
@@ -184,6 +185,7 @@ impl Table {
                     held.lease.verify(now);
                 }
                 held.shared.set_unanswered(false);
+                held.shared.renewal_answered(ttl);
                 // A deadline that passed before this answer came was told, and stays.
                 if held.shared.loss_at(now).is_none() {
                     held.shared.set_deadline(held.lease.deadline());

@@ -56,7 +56,7 @@ impl Minder<'_> {
                 let verdict = Verdict::failed(why.code());
                 self.watch.rest();
                 facts.conclude(verdict.kind, verdict.code);
-                give_back(guard, &mut events, DONE).await;
+                self.give_back(guard, &mut events, DONE).await;
                 facts.over(Moment::now());
                 // Last, for stderr may be halted: a name that nothing runs under holds up others.
                 self.tell_not_started(&why);
@@ -71,15 +71,15 @@ impl Minder<'_> {
 
         let mut verdict = verdict(ended, is_lost);
         facts.conclude(verdict.kind, verdict.code);
-        if matches!(ended, Ended::Lost) {
+        if is_lost || matches!(ended, Ended::Lost) {
             facts.over(Moment::now());
-            self.tell_of_store().await;
-        } else if !is_lost {
+            self.give_back_lost(guard, &mut events).await;
+        } else {
             // Who was told to end is not to keep anybody waiting.
             let keeps = !was_told_to_end && !matches!(ended, Ended::FrontGone);
             let was_held = match limits.min_hold.filter(|_| keeps) {
-                Some(least) => keep_and_give_back(guard, &mut events, granted_at.after(least)).await,
-                None => give_back(guard, &mut events, DONE).await,
+                Some(least) => self.keep_and_give_back(guard, &mut events, granted_at.after(least)).await,
+                None => self.give_back(guard, &mut events, DONE).await,
             };
             if !was_held {
                 let code = if limits.ignores_loss() { verdict.code } else { exit_code::LOST };
@@ -95,6 +95,47 @@ impl Minder<'_> {
         if let Ok(Err(error)) = tokio::time::timeout(LONGEST_QUESTION, self.domain.health()).await {
             say(self.source.blamed(&error));
         }
+    }
+
+    /// After a loss: the store may have the lease all the same, as when it renewed it and the answer was lost. Nothing runs under it any more, and
+    /// a release of a lease that another has by now changes nothing. If the store answers, says what is wrong with it.
+    async fn give_back_lost(&self, guard: Guard, events: &mut Events) {
+        if !guard.left_in_store().is_zero() {
+            let interrupted = keeping::until_told_to_end(events);
+            if give_back::give_back(guard, &self.run.domain, interrupted).await.is_none() {
+                return;
+            }
+        }
+        self.tell_of_store().await;
+    }
+
+    /// Keeps the name until then, and gives it back; false when the lease turns out to have been lost before the command was done.
+    async fn keep_and_give_back(&self, guard: Guard, events: &mut Events, until: Moment) -> bool {
+        match keeping::keep(&guard, events, until).await {
+            Kept::Over { is_proved: false } => self.give_back(guard, events, DONE).await,
+            Kept::Over { is_proved: true } => {
+                self.give_back(guard, events, KEPT).await;
+                true
+            }
+            Kept::Lost => {
+                say(format_args!("lease on `{}` was lost before {KEPT}", escaped(guard.name())));
+                true
+            }
+        }
+    }
+
+    /// Gives the name back; false when the lease turns out to have been lost before.
+    async fn give_back(&self, guard: Guard, events: &mut Events, before: &str) -> bool {
+        let name = escaped(guard.name());
+        let had_ended =
+            match give_back::give_back(guard, &self.run.domain, keeping::until_told_to_end(events)).await {
+                // What could not be given back was ours.
+                Some(Release::Done) | None => return true,
+                Some(Release::Taken { by }) => format!("and {} holds it now", escaped(&by.to_string())),
+                Some(_) => "and nobody holds it now".to_owned(),
+            };
+        say(format_args!("lease on `{name}` had ended before {before}, {had_ended}"));
+        false
     }
 
     async fn start(&self, guard: &Guard, waited: Duration, events: &Events) -> Result<Child, NotStarted> {
@@ -140,32 +181,4 @@ fn verdict(ended: Ended, is_lost: bool) -> Verdict {
         Ended::FrontGone => Verdict::new(Kind::Interrupted, exit_code::by_signal(Signal::KILL.as_raw())),
     };
     if is_lost { Verdict::new(Kind::Lost, verdict.code) } else { verdict }
-}
-
-/// Keeps the name until then, and gives it back; false when the lease turns out to have been lost before the command was done.
-async fn keep_and_give_back(guard: Guard, events: &mut Events, until: Moment) -> bool {
-    match keeping::keep(&guard, events, until).await {
-        Kept::Over { is_proved: false } => give_back(guard, events, DONE).await,
-        Kept::Over { is_proved: true } => {
-            give_back(guard, events, KEPT).await;
-            true
-        }
-        Kept::Lost => {
-            say(format_args!("lease on `{}` was lost before {KEPT}", escaped(guard.name())));
-            true
-        }
-    }
-}
-
-/// Gives the name back; false when the lease turns out to have been lost before.
-async fn give_back(guard: Guard, events: &mut Events, before: &str) -> bool {
-    let name = escaped(guard.name());
-    let had_ended = match give_back::give_back(guard, keeping::until_told_to_end(events)).await {
-        // What could not be given back was ours.
-        Some(Release::Done) | None => return true,
-        Some(Release::Taken { by }) => format!("and {} holds it now", escaped(&by.to_string())),
-        Some(_) => "and nobody holds it now".to_owned(),
-    };
-    say(format_args!("lease on `{name}` had ended before {before}, {had_ended}"));
-    false
 }

@@ -13,6 +13,7 @@ use tenure::{Domain, Error};
 
 use super::Run;
 use super::child::Group;
+use super::keeping;
 use super::report::{Kind, Report, Verdict};
 use super::signals::{self, Event, Events};
 use super::tree;
@@ -71,16 +72,16 @@ impl Minder<'_> {
             Ok(Ok(Outcome::Acquired(guard, waited))) => self.run(guard, waited, events).await,
             Ok(Ok(outcome)) => {
                 // First, for stderr may be halted: a place that is kept holds up others.
-                obtain::part(&self.domain).await;
+                obtain::part(&wait, &self.run.domain, keeping::until_told_to_end(&mut events)).await;
                 Verdict::refused(waiting::refused(&wait, &self.run.domain, &outcome), &outcome)
             }
             Ok(Err(error)) => {
                 // What too few replicas, or too few servers, have acknowledged was taken all the same, and nobody wants it.
-                obtain::part(&self.domain).await;
+                obtain::part(&wait, &self.run.domain, keeping::until_told_to_end(&mut events)).await;
                 self.failed(&error)
             }
             Err(Interrupted(signal)) => {
-                obtain::part(&self.domain).await;
+                obtain::part(&wait, &self.run.domain, keeping::until_told_to_end(&mut events)).await;
                 Verdict::new(Kind::Interrupted, exit_code::by_signal(signal.as_raw()))
             }
         })
