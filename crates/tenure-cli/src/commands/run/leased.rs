@@ -28,10 +28,16 @@ const DONE: &str = "the command was done";
 const KEPT: &str = "--min-hold was over";
 
 impl Minder<'_> {
+    /// Whether names live in a directory: the end of this process frees those that it has.
+    fn is_directory(&self) -> bool {
+        address::locate(&self.run.domain).is_ok_and(Located::is_of_this_machine)
+    }
+
     /// Says what is wrong with the directory of a `file:` domain: that is known without asking anybody.
     async fn warn_of_directory(&self) {
-        let is_directory = address::locate(&self.run.domain).is_ok_and(Located::is_of_this_machine);
-        if is_directory && let Ok(warnings) = self.domain.warnings().await {
+        if self.is_directory()
+            && let Ok(warnings) = self.domain.warnings().await
+        {
             warnings.iter().for_each(|warning| output::say_at_once(escaped(warning)));
         }
     }
@@ -73,7 +79,10 @@ impl Minder<'_> {
         facts.conclude(verdict.kind, verdict.code);
         if is_lost || matches!(ended, Ended::Lost) {
             facts.over(Moment::now());
-            self.give_back_lost(guard, &mut events).await;
+            let is_answered = self.give_back_lost(guard, &mut events).await;
+            if is_answered && matches!(ended, Ended::Lost) {
+                self.tell_of_store().await;
+            }
         } else {
             // Who was told to end is not to keep anybody waiting.
             let keeps = !was_told_to_end && !matches!(ended, Ended::FrontGone);
@@ -98,15 +107,14 @@ impl Minder<'_> {
     }
 
     /// After a loss: the store may have the lease all the same, as when it renewed it and the answer was lost. Nothing runs under it any more, and
-    /// a release of a lease that another has by now changes nothing. If the store answers, says what is wrong with it.
-    async fn give_back_lost(&self, guard: Guard, events: &mut Events) {
-        if !guard.left_in_store().is_zero() {
-            let interrupted = keeping::until_told_to_end(events);
-            if give_back::give_back(guard, &self.run.domain, interrupted).await.is_none() {
-                return;
-            }
+    /// a release of a lease that another has by now changes nothing. In a directory it ends with this process. False if it could not be given
+    /// back, and a message says why.
+    async fn give_back_lost(&self, guard: Guard, events: &mut Events) -> bool {
+        if self.is_directory() || guard.left_in_store().is_zero() {
+            return true;
         }
-        self.tell_of_store().await;
+        let interrupted = keeping::until_told_to_end(events);
+        give_back::give_back(guard, &self.run.domain, interrupted).await.is_some()
     }
 
     /// Keeps the name until then, and gives it back; false when the lease turns out to have been lost before the command was done.
