@@ -137,6 +137,8 @@ async fn acquire_once(
         Some(backend) => backend.session(),
         None => Box::pin(connect(client, limit)).await?.session(),
     };
+    // Also for whoever waits: the task that asks for it may do so on a runtime that ends before this one.
+    client.see_runtime(&claim.terms)?;
     let waker = std::future::poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let max_outage = patience.in_queue(claim.terms.ttl);
     let (name, seat) = (&claim.name, Seat::new(Arc::clone(claim), waits, max_outage, waker));
@@ -149,14 +151,9 @@ async fn acquire_once(
             sitting.is_watched = true;
             sitting.asked_until = asked_until;
         }
-        Sit::Ask(bid) => {
-            client.tasks.see_runtime();
-            sitting.bid = Some(bid);
-        }
+        Sit::Ask(bid) => sitting.bid = Some(bid),
     }
     if sitting.is_seated {
-        // Whoever asks for this task may do so on a runtime that ends before this one.
-        client.tasks.see_runtime();
         client.mind_keeper();
     }
     // Asking the store is boxed: most turns of a contended name never come here, and their futures stay small.

@@ -16,6 +16,7 @@ use crate::backoff::Attempts;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::keeper;
+use crate::lease::Terms;
 use crate::loss::{Loss, LossKind};
 use crate::name::Name;
 use crate::opening::Opening;
@@ -23,6 +24,7 @@ use crate::owner::Session;
 use crate::process::FirstUser;
 use crate::record::{Op, PROBATION, Reply};
 use crate::release::{self, Leftovers};
+use crate::runtime;
 use crate::seek;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -64,10 +66,10 @@ impl Client {
         Arc::new_cyclic(|me| Client {
             me: me.clone(),
             table: Mutex::new(Table::new(clock.clone())),
+            tasks: Tasks::on(&clock),
             clock,
             connect,
             opening: Opening::default(),
-            tasks: Tasks::default(),
             leftovers: Leftovers::default(),
             alarm: Arc::default(),
             is_kept: Arc::default(),
@@ -84,6 +86,14 @@ impl Client {
     /// False in a forked child.
     pub(crate) fn is_here(&self) -> bool {
         self.user.is_this_process()
+    }
+
+    /// Remembers the caller's runtime. Refuses a lease that is to be renewed when there is no runtime that would do it.
+    pub(crate) fn see_runtime(&self, terms: &Terms) -> Result<(), Error> {
+        match self.tasks.see_runtime() || !terms.needs_renewal() {
+            true => Ok(()),
+            false => Err(runtime::missing_for_renewal()),
+        }
     }
 
     /// Refuses a forked child, and everyone after `close`.

@@ -98,6 +98,11 @@ impl Terms {
         self.max_hold.unwrap_or(Duration::MAX).min(self.ttl)
     }
 
+    /// Whether it ends too early if nobody renews it.
+    pub(crate) fn needs_renewal(&self) -> bool {
+        self.renewed && self.max_hold.is_none_or(|max_hold| max_hold > self.ttl)
+    }
+
     /// Whether the holder may pass its lease on: what is left of it is as good as a new one.
     pub(crate) fn can_be_passed(&self) -> bool {
         self.renewed && self.max_hold.is_none()

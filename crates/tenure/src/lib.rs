@@ -24,7 +24,10 @@
 //! A lock is not re-entrant: a task that acquires what it holds waits for itself.
 //!
 //! # What it runs on
-//! A tokio runtime with time enabled and, for all but `memory:`, I/O (`enable_all`); without, waiting panics as tokio's own timers do. Under `start_paused` only tokio's time jumps, not the
+//! A tokio runtime with time enabled and, for all but `memory:`, I/O (`enable_all`). Opening a `file:` or `redis:` domain on a runtime without them is an
+//! error ([`Invalid`](ErrorKind::Invalid)). To find that out Tenure uses the drivers and catches tokio's panic, which the panic hook sees; with `panic = "abort"` it does
+//! not try. Elsewhere, waiting without time panics as tokio's own timers do. A lease that is renewed needs a runtime: outside of one, acquiring is an error
+//! unless the domain was used on one before, or with [`no_renewal`](Lock::no_renewal). Under `start_paused` only tokio's time jumps, not the
 //! lock's: use [`testing`]. On Linux, Android and macOS validity is measured on a clock that goes on while the machine sleeps, but for file domains,
 //! whose contenders sleep too; on others, on CLOCK_MONOTONIC.
 //!

@@ -27,6 +27,7 @@ use crate::tenure::Tenure;
 /// # }
 /// ```
 #[derive(Debug)]
+#[must_use = "the work's own result is in `.value`"]
 #[non_exhaustive]
 pub struct Ran<T> {
     /// What the work returned.

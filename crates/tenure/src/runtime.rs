@@ -1,10 +1,11 @@
-//! Whether the caller's tokio runtime has what a store needs.
+//! Whether a tokio runtime has what a store needs.
 //!
 //! A runtime that was built without a driver panics where the driver is first used, which may be in the background, where nobody sees it, or in a
-//! drop, where it aborts the process. So the drivers are tried out when a store is opened. tokio can't be asked whether it has them: the
-//! only way is to use them, and to catch the panic.
+//! drop, where it aborts the process. So the drivers are tried out when a store is opened that needs them. tokio can't be asked whether it has
+//! them: the only way is to use them, and to catch the panic. A program that is built with `panic = "abort"` could not catch it, so
+//! nothing is tried out there, and a missing driver shows where it is first used.
 
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tokio::net::UnixDatagram;
@@ -15,15 +16,11 @@ use crate::error::Error;
 /// Refuses a runtime that can't measure time, or can't wait for sockets and pipes.
 ///
 /// # Errors
-/// [`Invalid`](crate::ErrorKind::Invalid), with what to do. No runtime at all is not an error: a store in the same process needs none.
+/// [`Invalid`](crate::ErrorKind::Invalid), with what to do. No runtime at all is not an error here: a store that has to connect says so.
 pub(crate) fn check() -> Result<(), Error> {
-    if Handle::try_current().is_err() {
-        return Ok(());
-    }
-    let has_time = catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok();
+    let Ok(runtime) = Handle::try_current() else { return Ok(()) };
     // What else can go wrong, as a lack of descriptors, is found by whoever needs one.
-    let has_io = has_io();
-    let missing = match (has_time, has_io) {
+    let missing = match (has_time(&runtime), has_io()) {
         (true, true) => return Ok(()),
         (false, true) => "time",
         (true, false) => "I/O",
@@ -34,12 +31,32 @@ pub(crate) fn check() -> Result<(), Error> {
     )))
 }
 
-/// Whether the runtime can wait for sockets and pipes.
-pub(crate) fn has_io() -> bool {
-    catch_unwind(|| drop(UnixDatagram::unbound())).is_ok()
+/// Whether this runtime can measure time.
+pub(crate) fn has_time(runtime: &Handle) -> bool {
+    does_not_panic(|| {
+        let _inside = runtime.enter();
+        drop(tokio::time::sleep(Duration::ZERO));
+    })
 }
 
-/// There is no runtime that would do it.
+/// Whether the caller's runtime can wait for sockets and pipes.
+pub(crate) fn has_io() -> bool {
+    does_not_panic(|| drop(UnixDatagram::unbound()))
+}
+
+/// Tries it out, unless that could end the program.
+fn does_not_panic(attempt: impl FnOnce()) -> bool {
+    cfg!(not(panic = "unwind")) || catch_unwind(AssertUnwindSafe(attempt)).is_ok()
+}
+
+/// There is no runtime that would connect.
 pub(crate) fn missing() -> Error {
     Error::invalid("no tokio runtime to connect on; call this inside of one, as under `#[tokio::main]`")
+}
+
+/// There is no runtime that would renew a lease.
+pub(crate) fn missing_for_renewal() -> Error {
+    Error::invalid(
+        "no tokio runtime to renew the lease on; call this inside of one, as under `#[tokio::main]`, or use `no_renewal`",
+    )
 }

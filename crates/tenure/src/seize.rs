@@ -26,6 +26,7 @@ pub(crate) async fn seize(
     client.check_process()?;
     let session = client.backend().await?.session();
     let (terms, name) = (claim.terms, claim.name.clone());
+    client.see_runtime(&terms)?;
     let floor = {
         let table = client.table.lock();
         table.check_open()?;

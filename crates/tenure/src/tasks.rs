@@ -1,16 +1,18 @@
 //! Background work of one client, on whatever runtime there is.
 //!
 //! A guard may be dropped outside a runtime, on another one than it was taken on, or while its own goes down; a domain in a `static`
-//! outlives the runtimes of many tests. So work is started on the runtime of the caller when there is one, and else on one that was
-//! seen before. On a runtime that is gone the work is dropped at once, unstarted: everything that is spawned here cleans up when it
+//! outlives the runtimes of many tests. So work is started on the runtime of the caller when there is one that can measure time, and else
+//! on one that was seen before. On a runtime that is gone the work is dropped at once, unstarted: everything that is spawned here cleans up when it
 //! is dropped, and the lease's expiry is the backstop.
 
 use std::future::Future;
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
+use crate::clock::Clock;
+use crate::runtime;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
@@ -24,6 +26,10 @@ pub(crate) struct Tasks(Arc<State>);
 struct State {
     /// The runtimes that use this client, the last one last.
     runtimes: Mutex<Vec<Handle>>,
+    /// Time is tokio's, and not that of a test.
+    needs_time: bool,
+    /// Which runtimes can measure time, the last one last.
+    with_time: Mutex<Vec<(Id, bool)>>,
     running: AtomicUsize,
     /// How many calls of `run` have not ended.
     runs: AtomicUsize,
@@ -31,18 +37,26 @@ struct State {
 }
 
 impl Tasks {
-    /// Remembers the caller's runtime, for work that is started where there is none.
-    pub(crate) fn see_runtime(&self) {
-        let Ok(handle) = Handle::try_current() else { return };
+    /// Work that sleeps on this clock.
+    pub(crate) fn on(clock: &Clock) -> Self {
+        let needs_time = !matches!(clock, Clock::Manual(_));
+        Tasks(Arc::new(State { needs_time, ..State::default() }))
+    }
+
+    /// Remembers the caller's runtime, for work that is started where there is none; false when there is none, and never was.
+    pub(crate) fn see_runtime(&self) -> bool {
+        let current = Handle::try_current();
         let mut runtimes = self.0.runtimes.lock();
+        let Ok(handle) = current else { return cfg!(shuttle) || !runtimes.is_empty() };
         if runtimes.last().is_some_and(|last| last.id() == handle.id()) {
-            return;
+            return true;
         }
         runtimes.retain(|other| other.id() != handle.id());
         if runtimes.len() == MOST_RUNTIMES {
             runtimes.remove(0);
         }
         runtimes.push(handle);
+        true
     }
 
     /// A runtime to go on with when the caller's is going down. It is forgotten until it is seen again, so that one that is gone as
@@ -82,9 +96,36 @@ impl Tasks {
         #[cfg(shuttle)]
         drop(shuttle::future::spawn(work));
         #[cfg(not(shuttle))]
-        if let Some(handle) = Handle::try_current().ok().or_else(|| self.last_runtime()) {
+        if let Some(handle) = self.runtime() {
             drop(handle.spawn(work));
         }
+    }
+
+    /// Where to start work: on the caller's runtime or else the last one, but rather on one that can measure time.
+    #[cfg(not(shuttle))]
+    fn runtime(&self) -> Option<Handle> {
+        let nearest = Handle::try_current().ok().or_else(|| self.last_runtime())?;
+        if !self.0.needs_time || self.has_time(&nearest) {
+            return Some(nearest);
+        }
+        let others: Vec<_> = self.0.runtimes.lock().iter().rev().cloned().collect();
+        Some(others.into_iter().find(|other| self.has_time(other)).unwrap_or(nearest))
+    }
+
+    /// Whether the runtime can measure time; it is tried out once.
+    #[cfg(not(shuttle))]
+    fn has_time(&self, runtime: &Handle) -> bool {
+        let known = self.0.with_time.lock().iter().rev().find(|(id, _)| *id == runtime.id()).copied();
+        if let Some((_, has_time)) = known {
+            return has_time;
+        }
+        let has_time = runtime::has_time(runtime);
+        let mut with_time = self.0.with_time.lock();
+        if with_time.len() == MOST_RUNTIMES {
+            with_time.remove(0);
+        }
+        with_time.push((runtime.id(), has_time));
+        has_time
     }
 
     /// Whether work that is started now would be run.

@@ -188,3 +188,54 @@ fn no_runtime_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     assert!(error.to_string().contains("tokio runtime"), "{error}");
 }
+
+// R1.7, R3.5: what a drop leaves to be done needs time, which the runtime that it happens on may not have.
+#[test]
+fn a_guard_that_is_dropped_on_a_runtime_without_time_is_given_back() {
+    let server = RedisServer::start();
+    let good = runtime();
+    let domain = good.block_on(Domain::open(format!("{}?ttl=1h", server.url()))).expect("a server");
+    let guard = good.block_on(domain.lock("orders/42").acquire()).expect("a free name");
+    let bare = Builder::new_current_thread().build().expect("a runtime");
+    bare.block_on(async move { drop(guard) });
+    good.block_on(domain.close());
+    assert_eq!(server.command(&["EXISTS", "tenure:orders/42"]).int(), 0);
+}
+
+/// Polls without any runtime, as an executor of another library does.
+fn without_runtime<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    loop {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            return output;
+        }
+        std::thread::yield_now();
+    }
+}
+
+// R1.5: a lease that nobody would renew is refused, and not lost a ttl later.
+#[test]
+fn a_lease_that_no_runtime_would_renew_is_refused() {
+    for url in ["memory:".to_owned(), machine().url()] {
+        let domain = without_runtime(Domain::open(url.as_str())).expect("it needs no runtime");
+        let lock = domain.lock("orders/42");
+        let refused = [
+            without_runtime(lock.acquire()).map(drop),
+            without_runtime(lock.try_acquire()).map(drop),
+            without_runtime(lock.take_over()).map(drop),
+            without_runtime(lock.run(async |_| ())).map(drop),
+        ];
+        for answer in refused {
+            let error = answer.expect_err("nobody would renew it");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("no tokio runtime to renew the lease on"), "{error}");
+        }
+        let guard = without_runtime(domain.lock("orders/42").no_renewal().acquire()).expect("a free name");
+        without_runtime(guard.release()).expect("it is given back");
+        // A runtime that was seen renews what is acquired elsewhere.
+        let seen = runtime();
+        seen.block_on(lock.acquire()).map(drop).expect("a free name");
+        drop(without_runtime(lock.acquire()).expect("a free name"));
+    }
+}
