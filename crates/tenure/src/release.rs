@@ -105,12 +105,12 @@ pub(crate) fn give_back_later(client: &Arc<Client>, turn: &Turn) {
         if let Some(first) = first {
             let timeout = clock.now() + LONGEST_ATTEMPT;
             if let Some(Ok(_)) = clock.until(timeout.min(give_up), returning.sent(first)).await {
-                return leftover.is_gone();
+                return leftover.forget();
             }
         }
         drop(returning);
         if repeat(&*backend, &clock, &name, &op, give_up).await {
-            leftover.is_gone();
+            leftover.forget();
         }
     });
 }
@@ -224,7 +224,7 @@ pub(crate) fn leave(
             is_undone = repeat(&*backend, &clock, &name, &op, haunted_until + ttl).await;
         }
         if is_undone {
-            leftover.is_gone();
+            leftover.forget();
         }
     });
 }
@@ -241,7 +241,7 @@ pub(crate) fn lay_ghost(client: &Arc<Client>, name: Name, undo: Op, haunted_unti
     client.tasks.spawn(async move {
         clock.sleep_until(haunted_until + SLACK).await;
         if repeat(&*backend, &clock, &name, &undo, most).await {
-            leftover.is_gone();
+            leftover.forget();
         }
     });
 }
@@ -300,7 +300,7 @@ impl Leftovers {
 }
 
 impl Leftover {
-    fn is_gone(self) {
+    fn forget(self) {
         self.all.0.lock().all.remove(&self.number);
     }
 }

@@ -65,7 +65,7 @@ async fn a_request_that_is_sent_on_is_not_late() {
     };
     // With time enough for a busy machine, and far less than the clocks differ by.
     let domain = Domain::open(format!("{}?ttl=60s&timeout=20s", cluster.url())).await.expect("a cluster");
-    domain.lock(NAME).run(async |_| ()).await.expect("a cluster");
+    let _ = domain.lock(NAME).run(async |_| ()).await.expect("a cluster");
     // Another library holds the name. If this client got it, its first renewal would be counted too.
     let set = cluster.master_of(slot).command(&["SET", &key(NAME), "theirs", "NX", "PX", "60000"]);
     assert_eq!(set.text(), "OK");
@@ -87,7 +87,7 @@ async fn a_node_that_is_ahead_raises_no_fences_elsewhere() {
     master(&cluster, &elsewhere).set_clock_offset(AHEAD);
     let (one, other) = (open(&cluster).await, open(&cluster).await);
     for _ in 0..3 {
-        one.lock(&*elsewhere).run(async |_| ()).await.expect("a cluster");
+        let _ = one.lock(&*elsewhere).run(async |_| ()).await.expect("a cluster");
         let last = turns([&one, &other], NAME, 4).await;
         let now = time(healthy);
         assert!(last.get() < now + 60_000_000, "{last} is not of the clock that showed {now}");

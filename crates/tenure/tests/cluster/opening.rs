@@ -32,7 +32,7 @@ async fn one_node_that_answers_is_enough() {
         let url = format!("redis+cluster://127.0.0.1:1,127.0.0.1:{seed}?timeout=1s");
         let domain = Domain::open(&url).await.expect(role);
         for name in ["a", "b", "c", "d", "e"] {
-            domain.lock(name).run(async |_| ()).await.expect("a cluster");
+            let _ = domain.lock(name).run(async |_| ()).await.expect("a cluster");
         }
     }
 
@@ -45,7 +45,7 @@ async fn one_node_that_answers_is_enough() {
     let seed = cluster.port(&cluster.nodes()[0]);
     let both = format!("{plain_url},127.0.0.1:{},127.0.0.1:{seed}", alone.port());
     let domain = Domain::open(&both).await.expect("one of three");
-    domain.lock(NAME).run(async |_| ()).await.expect("a cluster");
+    let _ = domain.lock(NAME).run(async |_| ()).await.expect("a cluster");
 
     // One server is not a cluster, nor the other way round: whoever asked one node alone would miss what others publish.
     let dir = std::env::temp_dir().join(format!("tenure-cluster-opening-{}", std::process::id()));
@@ -95,7 +95,7 @@ async fn nodes_are_found_by_whatever_name_they_have() {
         until("they know their names", || moved(other).starts_with(named)).await;
         let domain = Domain::open(&seed).await.expect("a seed");
         for name in ["a", "b", "c", "d", "e"] {
-            domain.lock(name).run(async |_| ()).await.expect("a cluster");
+            let _ = domain.lock(name).run(async |_| ()).await.expect("a cluster");
         }
         let held = domain.lock(NAME).acquire().await.expect("a cluster");
         cluster.move_slot(slot, other);
@@ -113,7 +113,7 @@ async fn a_password_and_tls_are_for_all_nodes() {
     let url = |whom: &str| format!("{}{ca}", cluster.url().replace("://", &format!("://{whom}")));
     let domain = Domain::open(url(":hidden@")).await.expect("both are right");
     for name in ["a", "b", "c", "d", "e"] {
-        domain.lock(name).run(async |_| ()).await.expect("a cluster");
+        let _ = domain.lock(name).run(async |_| ()).await.expect("a cluster");
     }
     let node = cluster.port(&cluster.nodes()[0]);
     let alone = format!("rediss://:hidden@127.0.0.1:{node}{ca}");

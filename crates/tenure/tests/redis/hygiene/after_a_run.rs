@@ -90,7 +90,7 @@ async fn a_run_leaves_nothing_behind() {
     until("one connection for each domain is left", || proxy.connections() == 3).await;
     // A keeper for each, and nothing for any name.
     until("the tasks of names have ended", || alive() <= opened + domains.len()).await;
-    domains[0].lock("orders/1").run(async |_| ()).await.expect("it can be used again");
+    let _ = domains[0].lock("orders/1").run(async |_| ()).await.expect("it can be used again");
 
     drop(domains);
     until("no connection is left", || proxy.connections() == 0).await;
@@ -102,7 +102,7 @@ async fn a_run_leaves_nothing_behind() {
 async fn fences_are_gone_after_ten_minutes() {
     let server = RedisServer::builder().clock().start();
     let domain = Domain::open(server.url()).await.expect("it runs");
-    domain.lock("orders/42").run(async |_| ()).await.expect("it runs");
+    let _ = domain.lock("orders/42").run(async |_| ()).await.expect("it runs");
     assert_eq!(all_keys(&server), ["{tenure:orders/42}:fence"]);
     server.set_clock_offset((FENCE_LIFE + 1_000) * 1_000);
     until("the fence has expired", || all_keys(&server).is_empty()).await;

@@ -120,7 +120,7 @@ async fn a_used_name_takes_little_memory() {
     const NAMES: u32 = 1 << 14;
     let server = RedisServer::start();
     let domain = newcomer(&server).await;
-    domain.lock("orders/warm").run(async |_| ()).await.expect("it runs");
+    let _ = domain.lock("orders/warm").run(async |_| ()).await.expect("it runs");
     let memory = || -> u64 {
         let info = server.command(&["INFO", "memory"]).text();
         let used = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
@@ -137,7 +137,8 @@ async fn a_used_name_takes_little_memory() {
                         return;
                     }
                     // 18 characters, and 7 of the prefix.
-                    domain.lock(format!("orders/{number:011}")).run(async |_| ()).await.expect("it runs");
+                    let _ =
+                        domain.lock(format!("orders/{number:011}")).run(async |_| ()).await.expect("it runs");
                 }
             })
         })

@@ -101,7 +101,7 @@ async fn no_ping_comes_before_an_operation() {
     let domain =
         Domain::open(format!("{}?ttl=2m&timeout=1m", proxy.url())).await.expect("a server that runs");
     assert!(!proxy.has_seen(tenure_testkit::redis::Step::Received, named("PING")));
-    domain.lock("orders/42").run(async |_| ()).await.expect("a server that runs");
+    let _ = domain.lock("orders/42").run(async |_| ()).await.expect("a server that runs");
     proxy.forget();
     for _ in 0..3 {
         let guard = domain.lock("orders/42").acquire().await.expect("a free name");

@@ -43,7 +43,7 @@ async fn a_killed_server_is_an_error_at_once_and_used_again_when_it_is_back() {
         assert!(begin.elapsed() < AT_ONCE, "no timeout is waited for: {:?}", begin.elapsed());
         server.restart();
         is_back(&domain).await;
-        domain.lock("orders/42").run(async |_| ()).await.expect("the same domain");
+        let _ = domain.lock("orders/42").run(async |_| ()).await.expect("the same domain");
     }
     until_clean(&server).await;
 }
@@ -91,7 +91,7 @@ async fn attempts_to_connect_never_end() {
     server.restart();
     is_back(&domain).await;
     let after = proxy.accepted();
-    domain.lock("orders/42").run(async |_| ()).await.expect("the same domain");
+    let _ = domain.lock("orders/42").run(async |_| ()).await.expect("the same domain");
     assert_eq!(proxy.accepted(), after, "one connection is enough");
 }
 

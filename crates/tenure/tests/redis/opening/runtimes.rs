@@ -100,7 +100,8 @@ fn a_runtime_for_each_use() {
     let domain = Domain::lazy(server.url()).expect("a valid URL");
     for _ in 0..5 {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(domain.lock("orders/42").run(async |_| ())).expect("every runtime can use it");
+        let _ =
+            runtime.block_on(domain.lock("orders/42").run(async |_| ())).expect("every runtime can use it");
     }
     assert_eq!(server.command(&["EXISTS", "tenure:orders/42"]).int(), 0);
 }
@@ -148,7 +149,7 @@ fn a_runtime_without_a_driver_is_refused() {
             }
             // Another runtime can use it.
             if url.starts_with("file:") {
-                self::runtime()
+                let _ = self::runtime()
                     .block_on(domain.lock("orders/42").run(async |_| ()))
                     .expect("a runtime with all");
             }

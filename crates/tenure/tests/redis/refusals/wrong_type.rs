@@ -36,7 +36,7 @@ async fn a_list_under_the_key_of_a_lock() {
     assert_eq!(all_keys(&server), ["tenure:orders/42"], "nothing is left behind");
 
     server.command(&["DEL", "tenure:orders/42"]);
-    lock.run(async |_| ()).await.expect("it is a lock's again");
+    let _ = lock.run(async |_| ()).await.expect("it is a lock's again");
 }
 
 // Whatever a script finds, it finds before it writes.

@@ -36,12 +36,12 @@ async fn the_newest_is_believed() {
     // Also when the first two to answer are not the newest: the third is waited for, because it was heard before.
     monitor(silent, trio.service(), "127.0.0.1", decoy.port());
     let domain = Domain::open(url(&[astray, right, silent], trio.service())).await.expect("a master");
-    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    let _ = domain.lock("orders/42").run(async |_| ()).await.expect("a master");
     let known = right.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", trio.service()]).items()[1].text();
     let master =
         trio.servers().iter().find(|server| server.port().to_string() == known).expect("one of them");
     master.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    domain.lock("orders/42").run(async |_| ()).await.expect("the same again");
+    let _ = domain.lock("orders/42").run(async |_| ()).await.expect("the same again");
 }
 
 /// The port of the master that a Sentinel names.
@@ -63,7 +63,7 @@ async fn a_majority_that_has_not_heard_of_the_failover_yet_is_not_believed() {
     let hosts = [one.port(), two.port(), proxy.port()].map(|port| format!("127.0.0.1:{port}")).join(",");
     let url = format!("redis+sentinel://{hosts}/{}?ttl=1m&timeout=20s", trio.service());
     let domain = Domain::open(url).await.expect("a master");
-    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    let _ = domain.lock("orders/42").run(async |_| ()).await.expect("a master");
     assert_eq!(old.command(&["DBSIZE"]).int(), 0, "nobody is led astray");
 }
 
@@ -149,7 +149,7 @@ async fn a_sentinel_that_is_behind_is_left() {
     trio.make_follow(before);
     trio.wait_until_complete();
     let domain = Domain::open(url(&[astray, second, first], trio.service())).await.expect("a master");
-    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    let _ = domain.lock("orders/42").run(async |_| ()).await.expect("a master");
     let listeners = |sentinel: &RedisServer| sentinel.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).text();
     until("another is listened to", || listeners(astray).is_empty() && !listeners(second).is_empty()).await;
     let new = fail_over(&trio);

@@ -58,11 +58,11 @@ async fn says_what_each_sentinel_said() {
     dead.kill();
     refused(&unknown, ErrorKind::Unavailable, &["can't be reached", "does not know this service"]).await;
     let domain = Domain::open(trio.url()).await.expect("two of three know");
-    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    let _ = domain.lock("orders/42").run(async |_| ()).await.expect("a master");
     let stopped = &trio.sentinels()[1];
     stopped.stop();
     let domain = Domain::open(format!("{}?timeout=600ms", trio.url())).await.expect("one of three knows");
-    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    let _ = domain.lock("orders/42").run(async |_| ()).await.expect("a master");
     stopped.cont();
 }
 
@@ -76,7 +76,7 @@ async fn passwords_are_for_servers_and_for_sentinels() {
     };
     let domain =
         Domain::open(url(":for-servers@", "?sentinel_password=for-sentinels")).await.expect("both are right");
-    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    let _ = domain.lock("orders/42").run(async |_| ()).await.expect("a master");
     let fix = "correct `sentinel_user` and `sentinel_password`";
     for sentinel in ["", "?sentinel_password=wrong", "?sentinel_user=nobody&sentinel_password=for-sentinels"]
     {
@@ -98,7 +98,7 @@ async fn tls_is_for_both() {
     // A busy machine takes its time to encrypt.
     let url = format!("{}?ttl=40s&timeout=20s&tls_ca={}", trio.url(), trio.ca_path().display());
     let domain = Domain::open(&url).await.expect("one authority for all");
-    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    let _ = domain.lock("orders/42").run(async |_| ()).await.expect("a master");
     refused(&trio.url(), ErrorKind::Unavailable, &["no sentinel names", "can't be reached"]).await;
     let findings = domain.examine().await.expect("to examine");
     assert!(findings.iter().any(|found| found.check == "encryption" && found.to_string().contains("TLS")));

@@ -57,7 +57,7 @@ async fn what_too_few_acknowledge_is_not_held() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().starts_with("1 of 2 replicas acknowledged"), "{error}");
     until_clean(trio.master()).await;
-    one.lock("orders/42").run(async |_| ()).await.expect("one is there");
+    let _ = one.lock("orders/42").run(async |_| ()).await.expect("one is there");
     away.cont();
     let begin = Instant::now();
     while let Err(error) = all.lock("orders/42").run(async |_| ()).await {
@@ -94,7 +94,7 @@ async fn a_lease_ends_without_its_replicas() {
 async fn all_are_those_that_are_away_too_until_they_are_forgotten() {
     let trio = Trio::start();
     let domain = open(&trio, "all").await;
-    domain.lock("orders/42").run(async |_| ()).await.expect("two replicas");
+    let _ = domain.lock("orders/42").run(async |_| ()).await.expect("two replicas");
     let old = trio.master();
     assert_eq!(trio.sentinels()[1].command(&["SENTINEL", "FAILOVER", trio.service()]).text(), "OK");
     trio.wait_for_another_than(old.port());

@@ -133,7 +133,7 @@ async fn who_may_not_listen_to_sentinels_is_quiet() {
     until("all were tried", || subscribed() >= 3).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(subscribed() < 12, "{} attempts", subscribed());
-    domain.lock("orders/42").run(async |_| ()).await.expect("a master");
+    let _ = domain.lock("orders/42").run(async |_| ()).await.expect("a master");
     let said = warnings.said();
     assert_eq!(said.iter().filter(|line| line.contains("+switch-master")).count(), 1, "{said:?}");
 }
