@@ -50,7 +50,8 @@ const LONGEST_STOP: Duration = Duration::from_secs(3);
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tenure::Error> {
 /// let domain = tenure::Domain::open("memory:").await?;
-/// domain.lock("orders/42").run(async |tenure| println!("fence {}", tenure.fence())).await?;
+/// let ran = domain.lock("orders/42").run(async |tenure| tenure.fence()).await?;
+/// println!("ran with fence {}", ran.value);
 /// # Ok(())
 /// # }
 /// ```
@@ -140,7 +141,8 @@ impl Domain {
     /// static LOCKS: LazyLock<Domain> = LazyLock::new(|| Domain::lazy("memory:").expect("a valid URL"));
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tenure::Error> {
-    /// LOCKS.lock("orders/42").run(async |_| ()).await?;
+    /// let ran = LOCKS.lock("orders/42").run(async |_| 7).await?;
+    /// assert_eq!(ran.value, 7);
     /// # Ok(())
     /// # }
     /// ```

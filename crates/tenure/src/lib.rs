@@ -7,10 +7,11 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), tenure::Error> {
-//! # async fn save(fence: tenure::Fence) {}
+//! # async fn save(fence: tenure::Fence) -> std::io::Result<()> { Ok(()) }
 //! let domain = tenure::Domain::open("memory:").await?;
 //!
-//! domain.lock("orders/42").run(async |tenure| save(tenure.fence()).await).await?;
+//! let saved = domain.lock("orders/42").run(async |tenure| save(tenure.fence()).await).await?;
+//! saved.value.expect("the work's own result");
 //! # Ok(())
 //! # }
 //! ```

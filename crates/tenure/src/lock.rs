@@ -283,7 +283,7 @@ impl fmt::Debug for Lock {
 /// # }
 /// ```
 #[derive(Debug)]
-#[must_use = "an acquired name is given back as soon as this is dropped"]
+#[must_use = "the name may be busy; and a guard in it gives the name back as soon as it is dropped"]
 pub enum Attempt<T = Guard> {
     /// The name is, or was, ours.
     Acquired(T),

@@ -9,7 +9,7 @@
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tenure::Error> {
 /// let domain = tenure::Domain::open("memory:").await?;
-/// domain.lock("orders/42").run(async |_| ()).await?;
+/// domain.lock("orders/42").acquire().await?.release().await?;
 ///
 /// let metrics = domain.metrics();
 /// assert_eq!((metrics.acquired, metrics.released, metrics.lost), (1, 1, 0));
