@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::process::Signal;
 use tenure_testkit::redis::{Fault, Proxy, RedisServer};
 
+use super::stopping::full_pipe;
 use crate::support::{Finished, Place, Running, eventually};
 
 /// A command that says all the time that it lives, and ends when it may; TERM does not end it.
@@ -506,4 +507,18 @@ fn an_acquire_that_was_not_answered_is_undone_after_an_outage() {
 fn an_acquire_that_can_not_be_undone_is_told_with_its_end() {
     let done = acquired_without_an_answer(true).expect("no time matters");
     assert!(is_told_with_its_end(&done.stderr, "tenure: `name`"), "{done:?}");
+}
+
+// R0.5: stderr that nobody reads does not keep `tenure` from ending.
+#[test]
+fn a_lease_that_can_not_be_given_back_is_no_reason_to_wait_for_a_reader() {
+    let (_reader, writer) = full_pipe();
+    let place = Place::on_redis();
+    let line = "echo $$ > pid; while ! [ -e go ]; do sleep .02; done; exit 7";
+    let command = place.tenure(&["run", "--ttl", "20h", "name", "-c", line]);
+    let running = place.spawn_with(command, Some(writer.into()));
+    place.pid("pid");
+    place.server().kill();
+    fs::write(place.path("go"), "").unwrap();
+    assert_eq!(running.finish().code, 7);
 }
