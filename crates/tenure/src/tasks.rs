@@ -12,6 +12,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
+#[cfg(not(shuttle))]
 use crate::runtime;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -27,8 +28,10 @@ struct State {
     /// The runtimes that use this client, the last one last.
     runtimes: Mutex<Vec<Handle>>,
     /// Time is tokio's, and not that of a test.
+    #[cfg_attr(shuttle, expect(dead_code, reason = "no runtime of tokio's is chosen"))]
     needs_time: bool,
     /// Which runtimes can measure time, the last one last.
+    #[cfg_attr(shuttle, expect(dead_code, reason = "no runtime of tokio's is chosen"))]
     with_time: Mutex<Vec<(Id, bool)>>,
     running: AtomicUsize,
     /// How many calls of `run` have not ended.
