@@ -40,76 +40,42 @@
 //! # Testing your own code
 //! [`testing`] has a store whose time you move, and whose clients you can cut off.
 
-mod acquire;
+mod api;
 mod backend;
-mod backoff;
-mod bid;
-mod bytes;
-mod claim;
-mod client;
-mod clock;
-mod cohort;
-mod domain;
-mod error;
-mod fence;
-mod finding;
-mod floors;
-#[cfg(all(test, not(shuttle)))]
-mod gate_tests;
-mod guard;
-mod keeper;
-mod lease;
-mod lock;
-mod loss;
-mod manual_clock;
-mod metrics;
-mod name;
-mod opening;
-mod owner;
-mod process;
-mod record;
-mod release;
-mod run;
-mod runtime;
-#[cfg(all(test, shuttle))]
-mod schedules;
-mod seek;
-mod seize;
-mod shortage;
-mod status;
+mod core;
+mod engine;
 mod sync;
-mod table;
-mod tasks;
-mod tenure;
-pub mod testing;
-mod ticket;
+mod time;
+mod types;
 mod url;
 
+pub use api::testing;
+
 // Where names live, and what can be asked of it.
+pub use api::domain::Domain;
 pub use backend::Capability;
-pub use domain::Domain;
-pub use finding::{Finding, Verdict};
-pub use metrics::Metrics;
-pub use status::{Busy, Health, Holder, Status, Waiter};
-pub use url::duration::parse_duration;
+pub use types::duration::parse_duration;
+pub use types::finding::{Finding, Verdict};
+pub use types::metrics::Metrics;
+pub use types::status::{Busy, Health, Holder, Status, Waiter};
 pub use url::{Degrade, DomainUrl};
 
 // Asking for a name.
-pub use lock::{Attempt, Lock};
-pub use run::{Ran, Report};
+pub use api::lock::{Attempt, Lock};
+pub use api::run::{Ran, Report};
 
 // Holding it.
-pub use fence::{Fence, HighWater, Stale};
-pub use guard::{Guard, Returned};
-pub use owner::Owner;
-pub use release::Release;
-pub use tenure::Tenure;
-pub use ticket::Ticket;
+pub use api::guard::{Guard, Returned};
+pub use api::lease::Tenure;
+pub use types::fence::{Fence, HighWater, Stale};
+pub use types::owner::Owner;
+pub use types::release::Release;
+pub use types::ticket::Ticket;
 
 // What can go wrong.
-pub use error::{Error, ErrorKind};
-pub use loss::{Loss, LossKind};
-pub use shortage::Shortage;
+pub use types::error::{Error, ErrorKind};
+pub use types::loss::{Loss, LossKind};
+pub use types::shortage::Shortage;
 
 /// The examples of the README are compiled and run.
 #[cfg(doctest)]

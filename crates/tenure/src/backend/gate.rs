@@ -13,14 +13,14 @@ use tokio::sync::oneshot;
 
 use super::memory::{Memory, MemoryStore};
 use super::{Answer, Backend, Capability, Pending, Sink};
-use crate::client::Connect;
-use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
-use crate::name::Name;
-use crate::owner::Session;
-use crate::record::{Op, Wait};
-use crate::shortage::Shortage;
+use crate::core::record::{Op, Wait};
+use crate::engine::client::Connect;
 use crate::sync::Mutex;
+use crate::time::clock::Clock;
+use crate::types::error::{Error, ErrorKind};
+use crate::types::name::Name;
+use crate::types::owner::Session;
+use crate::types::shortage::Shortage;
 
 /// What passes a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

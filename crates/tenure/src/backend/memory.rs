@@ -1,20 +1,20 @@
 //! A map of records in this process: the reference for every other store, and the test double for users.
 //!
 //! It answers at once, so it can be used from a drop and without a runtime. Several clients share one store by its name or through
-//! [`testing`](crate::testing), each with a session of its own, as if they were processes.
+//! [`testing`](crate::api::testing), each with a session of its own, as if they were processes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::{Answer, Backend, Capability, Grant, Pending, Sink};
-use crate::clock::Clock;
-use crate::error::Error;
-use crate::name::{Name, NameMap};
-use crate::owner::{Session, SessionId, Token};
-use crate::process::{FirstUser, Home};
-use crate::record::{Now, Op, Record, Reply, Wake};
+use crate::core::record::{Now, Op, Record, Reply, Wake};
 use crate::sync::Mutex;
+use crate::time::clock::Clock;
+use crate::types::error::Error;
+use crate::types::name::{Name, NameMap};
+use crate::types::owner::{Session, SessionId, Token};
+use crate::types::process::{FirstUser, Home};
 
 /// Records beyond which a store looks for leases that expired unnoticed.
 const SWEEP_AT_LEAST: usize = 64;

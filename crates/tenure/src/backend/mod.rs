@@ -4,15 +4,15 @@
 //! ask again, whom to believe and for how long is decided above, once for all backends. A backend knows nothing of locks, guards
 //! or the keeper; what it hears from its store unasked, it tells a [`Sink`].
 
+pub(crate) mod compose;
 pub(crate) mod file;
 #[cfg(all(test, not(shuttle)))]
 pub(crate) mod gate;
-pub(crate) mod layered;
 pub(crate) mod memory;
 pub(crate) mod open;
-pub(crate) mod quorum;
 pub(crate) mod redis;
 pub(crate) mod rehearsal;
+pub(crate) mod runtime;
 pub(crate) mod together;
 
 use std::future::Future;
@@ -22,12 +22,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::error::Error;
-use crate::finding::Finding;
-use crate::floors::GroupOf;
-use crate::name::Name;
-use crate::owner::{Session, Token};
-use crate::record::{LONGEST_BEAT, Op, Reply};
+use crate::core::record::{LONGEST_BEAT, Op, Reply};
+use crate::types::error::Error;
+use crate::types::finding::Finding;
+use crate::types::name::Name;
+use crate::types::owner::{Session, Token};
+
+/// Which group a name belongs to; names of different groups may be on servers with different clocks.
+pub(crate) type GroupOf = Arc<dyn Fn(&Name) -> u16 + Send + Sync>;
 
 /// One client's access to a store.
 pub(crate) trait Backend: Send + Sync {

@@ -3,17 +3,17 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use super::compose::layered::{Ear, Layered};
+use super::compose::quorum::{Ears, Quorum};
 use super::file::FileDomain;
-use super::layered::{Ear, Layered};
 use super::memory::{Memory, MemoryStore};
-use super::quorum::{Ears, Quorum};
 use super::redis::Redis;
 use super::redis::cluster::Cluster;
 use super::{Backend, Pending, Sink, together};
-use crate::clock::Clock;
-use crate::lease::Terms;
-use crate::owner::Session;
-use crate::runtime;
+use crate::backend::runtime;
+use crate::core::lease::Terms;
+use crate::time::clock::Clock;
+use crate::types::owner::Session;
 use crate::url::{Degrade, DomainUrl, Inner, RedisUrl, Target, Topology};
 
 /// Opens the store that the URL names; what it hears unasked goes to `sink`.

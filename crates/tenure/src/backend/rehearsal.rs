@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::{Backend, Grant, Sink};
-use crate::error::{Error, ErrorKind};
-use crate::finding::Finding;
-use crate::name::Name;
-use crate::owner::{Session, Token};
-use crate::record::{Op, Reply, Wait};
+use crate::core::record::{Op, Reply, Wait};
 use crate::sync::Mutex;
-pub(crate) use crate::url::duration::shown;
+pub(crate) use crate::types::duration::shown;
+use crate::types::error::{Error, ErrorKind};
+use crate::types::finding::Finding;
+use crate::types::name::Name;
+use crate::types::owner::{Session, Token};
 
 /// How long the lease of a rehearsal lasts, if whoever rehearses is killed.
 const TTL: Duration = Duration::from_secs(10);

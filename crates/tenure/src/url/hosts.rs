@@ -5,7 +5,7 @@
 
 use std::net::Ipv6Addr;
 
-use crate::error::Error;
+use crate::types::error::Error;
 use crate::url::scheme::{Kind, Scheme};
 use crate::url::text::{Echo, REDACTED, decode, decode_printable};
 use crate::url::{Credentials, HostPort, Secret};

@@ -6,15 +6,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::error::Error;
-use crate::lease::{MAX_TTL, MIN_TTL, Margin};
+use crate::core::lease::{MAX_TTL, MIN_TTL, Margin};
+use crate::types::duration;
+use crate::types::error::Error;
 use crate::url::hosts::secret;
 use crate::url::parse::{database, domain_url};
 use crate::url::scheme::{Kind, Scheme};
 use crate::url::text::{Echo, decode_path, decode_printable, nearest};
 use crate::url::{
     ClientCertificate, Credentials, Degrade, DomainUrl, Inner, Replicas, Secret, Target, Tls, Topology,
-    duration,
 };
 
 const LEAST_FENCE_MEMORY: Duration = Duration::from_secs(1);

@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
-use crate::lease::Margin;
+use crate::core::lease::Margin;
+use crate::types::error::Error;
 use crate::url::hosts::{credentials, host_port, hosts};
 use crate::url::options::Options;
 use crate::url::scheme::{self, Kind, Scheme, Start};

@@ -3,7 +3,7 @@
 //! A foreign spelling is recognised word by word (`redis-sentinel`, `sentinel+tls`, `valkey_cluster`) rather than from a list, so
 //! that the error can name ours for all of them. Suggestions are built from our own examples, never from the user's hosts.
 
-use crate::error::Error;
+use crate::types::error::Error;
 use crate::url::text::{Echo, nearest};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,12 +8,13 @@ use std::path::Path;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::lease::Margin;
+use crate::core::lease::Margin;
+use crate::types::duration;
 use crate::url::scheme::{Kind, Scheme};
 use crate::url::text::REDACTED;
 use crate::url::{
     Credentials, DEFAULT_FENCE_MEMORY, DEFAULT_PREFIX, Degrade, DomainUrl, HostPort, RedisUrl, Replicas,
-    Target, Topology, duration,
+    Target, Topology,
 };
 
 /// What is escaped in a user and in a name.

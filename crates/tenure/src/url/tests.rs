@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::error::ErrorKind;
+use crate::types::error::ErrorKind;
 
 fn redis(topology: Topology, hosts: &[(&str, u16)]) -> RedisUrl {
     let hosts = hosts.iter().map(|&(host, port)| HostPort { host: host.to_owned(), port });
@@ -16,7 +16,7 @@ fn redis(topology: Topology, hosts: &[(&str, u16)]) -> RedisUrl {
         prefix: "tenure:".to_owned(),
         fence_memory: Duration::from_secs(600),
         replicas: None,
-        margin: crate::lease::Margin::default(),
+        margin: crate::core::lease::Margin::default(),
         inner: None,
     }
 }

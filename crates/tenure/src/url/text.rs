@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
-use crate::error::Error;
+use crate::types::error::Error;
 
 /// What stands for a password in print.
 pub(super) const REDACTED: &str = "***";

@@ -12,9 +12,9 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, linkat, openat, re
 use rustix::io::Errno;
 
 use super::{platform, sharing};
-use crate::error::{Error, ErrorKind};
-use crate::finding::quoted;
-use crate::owner;
+use crate::types::error::{Error, ErrorKind};
+use crate::types::finding::quoted;
+use crate::types::owner;
 
 /// Where the default directories are, one for each user.
 const DEFAULT_PARENT: &str = "/run/lock";

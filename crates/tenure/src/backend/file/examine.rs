@@ -13,9 +13,9 @@ use super::place::{Place, STRIPES};
 use super::{FileDomain, generation, platform, sharing};
 use crate::backend::Sink;
 use crate::backend::rehearsal::{self, Ear, rehearse};
-use crate::error::Error;
-use crate::finding::{Finding, Verdict};
-use crate::owner::SessionId;
+use crate::types::error::Error;
+use crate::types::finding::{Finding, Verdict};
+use crate::types::owner::SessionId;
 
 /// Below these it is getting short: some stripes of a full store.
 const LITTLE_SPACE: u64 = 8 << 20;

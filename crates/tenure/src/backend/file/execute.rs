@@ -13,11 +13,11 @@ use super::state::State;
 use super::stripe::{self, Outcome, Progress};
 use super::{Shared, generation, now, replace};
 use crate::backend::Answer;
-use crate::clock::{Clock, micros};
-use crate::error::Error;
-use crate::name::Name;
-use crate::owner::Token;
-use crate::record::{Now, Op, Record, Reply, Wait, Wake};
+use crate::core::record::{Now, Op, Record, Reply, Wait, Wake};
+use crate::time::clock::{Clock, micros};
+use crate::types::error::Error;
+use crate::types::name::Name;
+use crate::types::owner::Token;
 
 /// How long a stripe may make no progress before it is taken from whoever has it.
 const STUCK: Duration = Duration::from_millis(20);

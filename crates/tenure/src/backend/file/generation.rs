@@ -11,10 +11,10 @@ use super::session;
 use super::slots::{self, Image};
 use super::state::State;
 use super::stripe::SETTLE;
-use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
-use crate::finding::quoted;
-use crate::record::Now;
+use crate::core::record::Now;
+use crate::time::clock::Clock;
+use crate::types::error::{Error, ErrorKind};
+use crate::types::finding::quoted;
 
 /// How long a lock is tried at once: some operations of others. A yield to a processor that is busy with something else takes longer
 /// than that by itself.

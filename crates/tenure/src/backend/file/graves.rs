@@ -3,9 +3,9 @@
 //! Only those who held the name when they were buried, by a lease that ends with its process. Who waited had nothing, and a lease that was
 //! detached lives on.
 
-use crate::name::{Name, NameMap};
-use crate::owner::Token;
 use crate::sync::Mutex;
+use crate::types::name::{Name, NameMap};
+use crate::types::owner::Token;
 
 /// How many are remembered. Whoever needs to know asks at once.
 const MANY: usize = 1_024;

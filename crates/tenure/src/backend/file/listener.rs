@@ -16,10 +16,10 @@ use super::post::Message;
 use super::state::State;
 use super::{Shared, session};
 use crate::backend::Grant;
-use crate::bytes::Bytes;
-use crate::name::Name;
-use crate::runtime;
+use crate::backend::runtime;
 use crate::sync::Mutex;
+use crate::types::bytes::Bytes;
+use crate::types::name::Name;
 
 /// The longest message, and more than one that a pipe keeps whole.
 const LONGEST: usize = 4_096;

@@ -43,13 +43,13 @@ use self::post::Post;
 use self::session::SessionFiles;
 use self::watch::Watches;
 use super::{Answer, Backend, Capability, Pending, Sink};
-use crate::clock::Clock;
-use crate::error::Error;
-use crate::finding::Finding;
-use crate::name::Name;
-use crate::owner::{Session, Token};
-use crate::record::{Now, Op};
+use crate::core::record::{Now, Op};
 use crate::sync::Mutex;
+use crate::time::clock::Clock;
+use crate::types::error::Error;
+use crate::types::finding::Finding;
+use crate::types::name::Name;
+use crate::types::owner::{Session, Token};
 
 /// One client of a directory.
 pub(crate) struct FileDomain(Arc<Shared>);

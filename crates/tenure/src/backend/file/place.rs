@@ -7,10 +7,10 @@ use super::platform::{self, ClockIdentity};
 use super::replace;
 use super::session::{self, SessionFiles};
 use super::stripe::Stripe;
-use crate::error::Error;
-use crate::name::Name;
-use crate::owner::{Session, SessionId, Token};
 use crate::sync::Mutex;
+use crate::types::error::Error;
+use crate::types::name::Name;
+use crate::types::owner::{Session, SessionId, Token};
 
 /// How many files the names are spread over.
 pub(super) const STRIPES: usize = 64;

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use crate::bytes::{Bytes, Put};
-use crate::clock::Clock;
-use crate::error::Error;
+use crate::time::clock::Clock;
+use crate::types::bytes::{Bytes, Put};
+use crate::types::error::Error;
 
 /// Which clock leases are measured on: CLOCK_MONOTONIC of one boot, as one time namespace shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

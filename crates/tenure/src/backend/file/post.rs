@@ -13,12 +13,12 @@ use rustix::io::Errno;
 use super::directory::Directory;
 use super::session;
 use crate::backend::Grant;
-use crate::bytes::{Bytes, Put};
-use crate::clock::micros;
-use crate::name::Name;
-use crate::owner::{SessionId, Token};
-use crate::record::Wake;
+use crate::core::record::Wake;
 use crate::sync::Mutex;
+use crate::time::clock::micros;
+use crate::types::bytes::{Bytes, Put};
+use crate::types::name::Name;
+use crate::types::owner::{SessionId, Token};
 
 const GRANTED: u8 = 1;
 const DOUBTED: u8 = 2;

@@ -12,8 +12,8 @@ use super::place::Place;
 use super::session;
 use super::slots;
 use super::state::State;
-use crate::error::Error;
-use crate::owner::SessionId;
+use crate::types::error::Error;
+use crate::types::owner::SessionId;
 
 /// Puts a copy in the place of a stripe's file that has been dead for [`SETTLE`](super::stripe::SETTLE), or an empty one where there is none. Does nothing if
 /// another has done it.

@@ -18,9 +18,9 @@ use rustix::io::Errno;
 use super::directory::Directory;
 use super::place::swept_away;
 use super::platform::ClockIdentity;
-use crate::error::{Error, ErrorKind};
-use crate::owner::{SessionId, hex};
 use crate::sync::Mutex;
+use crate::types::error::{Error, ErrorKind};
+use crate::types::owner::{SessionId, hex};
 
 /// How often the kernel's list of locks is read before a lock counts as missing.
 const LOOKS: usize = 5;

@@ -13,9 +13,9 @@ use std::path::Path;
 use rustix::fs::{Mode, Stat};
 
 use super::platform;
-use crate::error::{Error, ErrorKind};
-use crate::finding::quoted;
-use crate::owner;
+use crate::types::error::{Error, ErrorKind};
+use crate::types::finding::quoted;
+use crate::types::owner;
 
 const SETGID: u32 = 0o2000;
 const STICKY: u32 = 0o1000;

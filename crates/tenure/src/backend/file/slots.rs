@@ -20,7 +20,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use crate::bytes::{Bytes, Put};
+use crate::types::bytes::{Bytes, Put};
 
 const MAGIC: &[u8; 8] = b"tenure1\n";
 /// What every version's header begins with.

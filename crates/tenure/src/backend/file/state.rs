@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::platform::ClockIdentity;
-use crate::bytes::{Bytes, Put};
-use crate::lease::MAX_TTL;
-use crate::name::Name;
-use crate::owner::Token;
-use crate::record::{Now, Op, Record, Reply, Wake};
+use crate::core::lease::MAX_TTL;
+use crate::core::record::{Now, Op, Record, Reply, Wake};
+use crate::types::bytes::{Bytes, Put};
+use crate::types::name::Name;
+use crate::types::owner::Token;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State {
@@ -135,7 +135,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Wait;
+    use crate::core::record::Wait;
 
     /// As docs/protocol.md describes them. Another implementation relies on it.
     // R2.8

@@ -20,9 +20,9 @@ use super::place::Place;
 use super::replace::replace;
 use super::slots::{self, Header, Image};
 use super::state::State;
-use crate::clock::Clock;
-use crate::error::Error;
-use crate::record::Now;
+use crate::core::record::Now;
+use crate::time::clock::Clock;
+use crate::types::error::Error;
 
 /// For how many operations a stripe that somebody else has written is read as a whole, without asking first who wrote it.
 const SHARED_FOR: u8 = 16;

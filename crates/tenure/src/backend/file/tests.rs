@@ -16,9 +16,9 @@ use super::platform::ClockIdentity;
 use super::slots;
 use super::state::State;
 use super::torture::{Scratch, puppet::Puppet};
-use crate::name::Name;
-use crate::owner::{Session, Token};
-use crate::record::{Now, Op, Wait};
+use crate::core::record::{Now, Op, Wait};
+use crate::types::name::Name;
+use crate::types::owner::{Session, Token};
 use crate::{Attempt, Domain, Guard};
 
 const NAME: &str = "orders/42";

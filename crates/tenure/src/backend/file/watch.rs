@@ -17,11 +17,11 @@ use tokio::task::AbortHandle;
 
 use super::place::{Place, index_of};
 use super::{Shared, now, session};
-use crate::clock::micros;
-use crate::name::Name;
-use crate::owner::Token;
-use crate::record::{Op, Reply};
+use crate::core::record::{Op, Reply};
 use crate::sync::Mutex;
+use crate::time::clock::micros;
+use crate::types::name::Name;
+use crate::types::owner::Token;
 
 /// Most waits are over before it is worth to watch: then they cost an entry in a map, and no timer.
 const FRESH: Duration = Duration::from_millis(5);

@@ -14,7 +14,7 @@ use redis::{
 };
 
 use super::{fault, sentinel};
-use crate::error::Error;
+use crate::types::error::Error;
 use crate::url::{Credentials, HostPort, RedisUrl, Tls};
 
 const KEEPALIVE: Duration = Duration::from_secs(1);

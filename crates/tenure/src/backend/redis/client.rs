@@ -19,10 +19,10 @@ use super::script::{self, Call};
 use super::server::Server;
 use super::subscription::Subscription;
 use crate::backend::{Answer, Sink};
-use crate::clock::Clock;
-use crate::error::Error;
-use crate::owner::Session;
-use crate::record::{Op, Reply};
+use crate::core::record::{Op, Reply};
+use crate::time::clock::Clock;
+use crate::types::error::Error;
+use crate::types::owner::Session;
 
 /// Who asks: what all clients of a session share, whatever server they are of.
 pub(super) struct Asker {

@@ -14,10 +14,10 @@ use super::connection::Connection;
 use super::sentinel::{self, Hear, Sentinels};
 use super::server::{self, Server, string};
 use super::{fault, watcher};
-use crate::error::Error;
-use crate::lease::{MAX_TTL, Margin};
+use crate::core::lease::{MAX_TTL, Margin};
 use crate::sync::Mutex;
-use crate::url::duration::shown;
+use crate::types::duration::shown;
+use crate::types::error::Error;
 use crate::url::{HostPort, RedisUrl, Tls, Topology};
 
 /// How long a request, or a connection, may take where the URL does not say.

@@ -13,8 +13,8 @@ use super::link::Listener;
 use super::replicas::Acknowledgement;
 use super::server::Server;
 use crate::backend::Run;
-use crate::clock::Moment;
 use crate::sync::Mutex;
+use crate::time::clock::Moment;
 
 /// Hears of invalidations and of new connections.
 pub(super) struct Ear {

@@ -24,9 +24,9 @@ use super::client::{Asker, Client};
 use super::connect::Connector;
 use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
 use crate::backend::{Backend as _, Sink};
-use crate::error::{Error, ErrorKind};
-use crate::finding::{Finding, Verdict};
-use crate::owner::Session;
+use crate::types::error::{Error, ErrorKind};
+use crate::types::finding::{Finding, Verdict};
+use crate::types::owner::Session;
 
 /// How long replicas have to say that they know of a lock.
 const LONGEST_REPLICATION: Duration = Duration::from_secs(1);

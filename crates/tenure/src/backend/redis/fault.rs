@@ -6,7 +6,7 @@
 use redis::{RedisError, ServerError, Value};
 
 use super::keys::Keys;
-use crate::error::{Error, ErrorKind};
+use crate::types::error::{Error, ErrorKind};
 
 /// The server refused a command that uses the keys of this lock.
 pub(super) fn refused_for(error: &ServerError, address: &str, lock: &str) -> Error {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::client::Asker;
 use crate::backend::Grant;
-use crate::fence::FENCE_END;
-use crate::name::Name;
-use crate::owner::Token;
-use crate::record::PROBATION;
+use crate::core::record::PROBATION;
+use crate::types::fence::FENCE_END;
+use crate::types::name::Name;
+use crate::types::owner::Token;
 
 /// How far, in µs, the fence of a grant may be above its time to be believed without asking.
 const MOST_AHEAD: u64 = 1_000_000;

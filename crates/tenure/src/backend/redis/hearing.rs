@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::cluster::channels::Channels;
 use super::subscription::Subscription;
-use crate::error::Error;
-use crate::name::Name;
+use crate::types::error::Error;
+use crate::types::name::Name;
 
 /// One of the two.
 pub(super) enum Hearing {

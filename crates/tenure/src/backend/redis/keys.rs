@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
-use crate::name::Name;
-use crate::owner::SessionId;
-use crate::record::millis;
+use crate::types::duration::millis;
+use crate::types::name::Name;
+use crate::types::owner::SessionId;
 use crate::url::DEFAULT_FENCE_MEMORY;
 
 /// How a glob pattern of `SCAN` quotes.

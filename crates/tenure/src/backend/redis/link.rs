@@ -19,11 +19,11 @@ use super::fault;
 use super::pace::Pace;
 use super::script::Call;
 use super::server::Server;
-use crate::backoff::Backoff;
-use crate::error::{Error, ErrorKind};
-use crate::process::Home;
-use crate::record::{Reply, pause_behind};
+use crate::core::record::{Reply, pause_behind};
 use crate::sync::Mutex;
+use crate::time::backoff::Backoff;
+use crate::types::error::{Error, ErrorKind};
+use crate::types::process::Home;
 
 /// How often a connection is tried before it is said that there is none, where the server is there and breaks it off.
 const MOST_TRIES: u32 = 5;

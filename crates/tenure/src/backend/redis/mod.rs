@@ -1,6 +1,6 @@
 //! One server of Redis or Valkey: every operation is one script, and one round trip.
 //!
-//! The scripts are the transitions of [`record`](crate::record) in Lua. This side sends them, tells what an answer or a silence means,
+//! The scripts are the transitions of [`record`](crate::core::record) in Lua. This side sends them, tells what an answer or a silence means,
 //! and listens: for grants, on the session's channel ([`subscription`]), and for changes to the keys of held leases, on the
 //! connection of the commands ([`link`]). What it hears is a reason to verify, never a verdict.
 
@@ -37,12 +37,12 @@ use self::keys::Keys;
 use self::replicas::Acknowledgement;
 use self::script::Call;
 use super::{Answer, Backend, Capability, Pending, Run, Sink};
-use crate::clock::Clock;
-use crate::error::Error;
-use crate::finding::Finding;
-use crate::name::Name;
-use crate::owner::Session;
-use crate::record::{Op, Reply, pause_behind};
+use crate::core::record::{Op, Reply, pause_behind};
+use crate::time::clock::Clock;
+use crate::types::error::Error;
+use crate::types::finding::Finding;
+use crate::types::name::Name;
+use crate::types::owner::Session;
 use crate::url::RedisUrl;
 
 /// How old a lease gets before its key is tracked: short ones pay nothing.

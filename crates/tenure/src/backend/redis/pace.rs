@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use super::link::Ended;
-use crate::backoff::{Backoff, jittered};
+use crate::time::backoff::{Backoff, jittered};
 
 /// A connection that is closed sooner than this is not replaced at once.
 pub(super) const SHORT_LIFE: Duration = Duration::from_millis(20);

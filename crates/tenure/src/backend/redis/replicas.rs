@@ -21,12 +21,12 @@ use super::script::Call;
 use super::server::{field, string};
 use super::witness::Witness;
 use crate::backend::{Grant, Sink};
-use crate::error::{Error, ErrorKind};
-use crate::name::Name;
-use crate::shortage::Shortage;
 use crate::sync::Mutex;
+use crate::types::duration::shown;
+use crate::types::error::{Error, ErrorKind};
+use crate::types::name::Name;
+use crate::types::shortage::Shortage;
 use crate::url::Replicas;
-use crate::url::duration::shown;
 
 /// How many must acknowledge, and how many there are.
 pub(super) struct Acknowledgement {

@@ -5,8 +5,8 @@ use redis::{Cmd, Value};
 use super::connection::Connection;
 use super::fault;
 use super::keys::Keys;
-use crate::error::Error;
-use crate::name::{Name, NameMap};
+use crate::types::error::Error;
+use crate::types::name::{Name, NameMap};
 
 /// How many keys the server looks at in one step.
 const STEP: usize = 1_000;

@@ -12,11 +12,12 @@ use redis::{Cmd, RedisWrite, Value};
 use super::fault;
 use super::keys::Keys;
 use crate::backend::Answer;
-use crate::error::Error;
-use crate::fence::FENCE_END;
-use crate::name::Name;
-use crate::owner::Token;
-use crate::record::{Holding, Op, Reply, Wait, millis};
+use crate::core::record::{Holding, Op, Reply, Wait};
+use crate::types::duration::millis;
+use crate::types::error::Error;
+use crate::types::fence::FENCE_END;
+use crate::types::name::Name;
+use crate::types::owner::Token;
 
 /// How many words a command has at the most, and how many bytes besides the lock's key; both are only reserved.
 const MOST_WORDS: usize = 17;
@@ -381,7 +382,7 @@ fn text(bytes: Vec<u8>) -> String {
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::types::error::ErrorKind;
 
     // I5: a fence that can't be counted on from was granted all the same: whoever asked gives the name back.
     #[test]

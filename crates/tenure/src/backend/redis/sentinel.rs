@@ -22,8 +22,8 @@ pub(super) use self::asking::{Named, Sentinel, named};
 pub(super) use self::silence::Silence;
 use super::access::Access;
 use crate::backend::together;
-use crate::error::Error;
 use crate::sync::Mutex;
+use crate::types::error::Error;
 use crate::url::HostPort;
 
 /// A Sentinel that is slower than a majority is waited for during this part of the time that it has.

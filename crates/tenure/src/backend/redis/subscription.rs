@@ -18,9 +18,9 @@ use super::connection::Connection;
 use super::link::{Ended, watch_over};
 use super::pace::Pace;
 use super::{fault, grant};
-use crate::error::{Error, ErrorKind};
-use crate::record::BEAT;
+use crate::core::record::BEAT;
 use crate::sync::Mutex;
+use crate::types::error::{Error, ErrorKind};
 
 /// How long a subscription outlives its last waiter.
 const LINGER: Duration = Duration::from_secs(10);

@@ -18,7 +18,7 @@ use super::fault;
 use super::link::watch_over;
 use super::pace::SHORT_LIFE;
 use super::sentinel::{Sentinels, named};
-use crate::backoff::Backoff;
+use crate::time::backoff::Backoff;
 
 const CHANNEL: &str = "+switch-master";
 /// How often all Sentinels are asked although the one that is listened to said nothing.

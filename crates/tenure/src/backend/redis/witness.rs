@@ -19,8 +19,8 @@ use super::connect::Connector;
 use super::connection::Connection;
 use super::link::Line;
 use super::server::{Server, string};
-use crate::backoff::Backoff;
-use crate::error::Error;
+use crate::time::backoff::Backoff;
+use crate::types::error::Error;
 
 /// One for each connection of the commands.
 pub(super) struct Witness {

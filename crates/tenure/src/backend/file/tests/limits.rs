@@ -157,5 +157,5 @@ async fn one_that_is_swept_away_while_it_is_born_is_begun_again() {
 
 /// Nobody is told anything.
 fn nowhere() -> std::sync::Weak<dyn crate::backend::Sink> {
-    std::sync::Weak::<crate::client::Client>::new()
+    std::sync::Weak::<crate::engine::client::Client>::new()
 }

@@ -50,7 +50,7 @@ fn take(place: &Place) -> Result<u64, crate::Error> {
         let outcome =
             stripe.change(place, |state, now| state.apply(&name, acquire.clone(), now, &mut Vec::new()));
         match outcome? {
-            Outcome::Done(crate::record::Reply::Granted { fence }) => return Ok(fence),
+            Outcome::Done(crate::core::record::Reply::Granted { fence }) => return Ok(fence),
             Outcome::Done(reply) => panic!("{reply:?}"),
             Outcome::Dead => {
                 let dead = stripe.condemn(place)?;

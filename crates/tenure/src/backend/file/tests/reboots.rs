@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::ErrorKind;
-use crate::bytes::Bytes;
-use crate::clock::Clock;
+use crate::time::clock::Clock;
+use crate::types::bytes::Bytes;
 
 fn wall() -> u64 {
     Clock::Awake.wall_micros()

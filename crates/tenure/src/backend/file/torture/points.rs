@@ -9,7 +9,7 @@ use super::puppet::{HANGS, Puppet};
 use super::{Scratch, names_of_one_stripe};
 use crate::backend::file::faults::{Action, Point};
 use crate::backend::file::place::index_of;
-use crate::name::Name;
+use crate::types::name::Name;
 
 /// How often somebody else may be first where a thief is to be stopped, as happens on a busy machine.
 const TRIES: usize = 10;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::puppet::HANGS;
 use crate::backend::file::place::index_of;
-use crate::name::Name;
+use crate::types::name::Name;
 
 /// A place for a test: a directory to lock in, and one for logs.
 pub(in crate::backend::file) struct Scratch {

@@ -19,9 +19,9 @@ use super::super::connect::Connector;
 use super::super::grant;
 use super::listening::Listening;
 use super::router::Router;
-use crate::error::Error;
-use crate::name::Name;
 use crate::sync::Mutex;
+use crate::types::error::Error;
+use crate::types::name::Name;
 
 /// How long a channel outlives its last waiter.
 const LINGER: Duration = Duration::from_secs(10);

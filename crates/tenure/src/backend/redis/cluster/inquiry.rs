@@ -18,9 +18,10 @@ use super::map::{self, Map};
 use super::node::Node;
 use super::router::Router;
 use crate::backend::together;
-use crate::backoff::Backoff;
-use crate::error::{Error, ErrorKind};
-use crate::url::{HostPort, duration};
+use crate::time::backoff::Backoff;
+use crate::types::duration;
+use crate::types::error::{Error, ErrorKind};
+use crate::url::HostPort;
 
 /// How many connected masters are asked for the map.
 const MOST_ASKED: usize = 5;

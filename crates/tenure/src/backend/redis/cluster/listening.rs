@@ -14,7 +14,7 @@ use super::super::fault;
 use super::super::server::is_replica;
 use super::super::{link, pace::Pace};
 use super::channels::{AT_ONCE, Bell, Channels};
-use crate::error::Error;
+use crate::types::error::Error;
 
 /// Keeps the connection while a channel is wanted. Whoever finds one under way leaves it alone, so there is one at a time.
 pub(super) struct Listening {
@@ -167,10 +167,10 @@ mod tests {
     use super::*;
     use crate::backend::Sink;
     use crate::backend::rehearsal::Ear;
-    use crate::clock::Clock;
-    use crate::name::Name;
-    use crate::owner::Session;
-    use crate::record::BEAT;
+    use crate::core::record::BEAT;
+    use crate::time::clock::Clock;
+    use crate::types::name::Name;
+    use crate::types::owner::Session;
     use crate::url::{DomainUrl, Target};
 
     fn channels_at(node: &RedisServer) -> Arc<Channels> {

@@ -9,7 +9,7 @@ use super::super::connection::Connection;
 use super::super::fault;
 use super::super::sentinel::shown;
 use super::super::server::{field, string};
-use crate::error::{Error, ErrorKind};
+use crate::types::error::{Error, ErrorKind};
 use crate::url::HostPort;
 
 /// The slots of one master.

@@ -23,15 +23,15 @@ use super::client::{Asker, Failure};
 use super::keys::Keys;
 use super::script::Call;
 use super::{PIPELINE, TRACKED_AFTER, examine, scan};
+use crate::backend::GroupOf;
 use crate::backend::together;
 use crate::backend::{Answer, Backend, Capability, Pending, Sink};
-use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
-use crate::finding::Finding;
-use crate::floors::GroupOf;
-use crate::name::{Name, NameMap};
-use crate::owner::Session;
-use crate::record::{Op, Reply, pause_behind};
+use crate::core::record::{Op, Reply, pause_behind};
+use crate::time::clock::Clock;
+use crate::types::error::{Error, ErrorKind};
+use crate::types::finding::Finding;
+use crate::types::name::{Name, NameMap};
+use crate::types::owner::Session;
 use crate::url::RedisUrl;
 
 /// One client of a cluster.

@@ -21,8 +21,8 @@ use super::node::Node;
 use super::router::Router;
 use super::slot::slot;
 use crate::backend::Answer;
-use crate::backoff::jittered;
-use crate::error::Error;
+use crate::time::backoff::jittered;
+use crate::types::error::Error;
 
 /// How often a request is sent on.
 const MOST_HOPS: u32 = 16;

@@ -16,9 +16,9 @@ use super::super::connect::Connector;
 use super::map::Map;
 use super::node::Node;
 use super::slot::{SLOTS, slot};
-use crate::error::Error;
-use crate::name::Name;
 use crate::sync::Mutex;
+use crate::types::error::Error;
+use crate::types::name::Name;
 use crate::url::{HostPort, RedisUrl};
 
 /// How long a node is kept that is a master by what others were told to ask it.

@@ -9,7 +9,7 @@ use super::super::connect::Connector;
 use super::facts::{ClockFact, Facts};
 use super::remedy::Remedies;
 use crate::backend::rehearsal::shown;
-use crate::finding::{FENCES_GROW, Finding, TWO_HOLD};
+use crate::types::finding::{FENCES_GROW, Finding, TWO_HOLD};
 
 /// From here on everything works, and with flags for scripts.
 const OLDEST: (u32, u32) = (6, 2);

@@ -16,9 +16,9 @@ use super::remedy::Remedies;
 use super::{Rehearsal, checks, of_server, replicas};
 use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
 use crate::backend::{Backend as _, Sink};
-use crate::error::Error;
-use crate::finding::Finding;
-use crate::owner::Session;
+use crate::types::error::Error;
+use crate::types::finding::Finding;
+use crate::types::owner::Session;
 
 const CHECK: &str = "cluster";
 const SLOTS: u64 = 16_384;

@@ -13,7 +13,7 @@ use super::super::fault;
 use super::super::link::Line;
 use super::super::server::{parse_version, string};
 use super::rate::{Rate, Reading};
-use crate::error::Error;
+use crate::types::error::Error;
 
 /// The settings that `INFO` does not tell.
 const SETTINGS: [&str; 3] = ["appendfsync", "save", "min-replicas-to-write"];

@@ -11,9 +11,9 @@ use redis::Cmd;
 
 use super::super::connection::Connection;
 use super::super::server::micros;
-use crate::clock::{Clock, Moment};
-use crate::finding::Finding;
-use crate::lease::{Margin, believed_share};
+use crate::core::lease::{Margin, believed_share};
+use crate::time::clock::{Clock, Moment};
+use crate::types::finding::Finding;
 
 const CHECK: &str = "clock rate";
 /// How long a rate is measured.
@@ -149,7 +149,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::finding::Verdict;
+    use crate::types::finding::Verdict;
 
     /// The server's clock was read so many µs after the question, and the answer came so many later.
     fn reading(asked: u64, until_read: u64, until_received: u64, faster: f64) -> Reading {

@@ -4,7 +4,7 @@ use redis::ConnectionAddr;
 
 use super::super::connect::Connector;
 use super::super::keys::Keys;
-use crate::finding::quoted;
+use crate::types::finding::quoted;
 
 /// What a user needs besides keys and channels. docs/backends/redis.md says the same, and a test uses everything with exactly this.
 const COMMANDS: &str = "+evalsha +eval +time +get +set +del +exists +pttl +pexpire +zadd +zrem +zrange +zrevrange +zrank +zscore +zcard \

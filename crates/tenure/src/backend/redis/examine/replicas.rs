@@ -3,8 +3,8 @@
 use super::super::replicas::Acknowledgement;
 use super::facts::Facts;
 use super::remedy::Remedies;
-use crate::error::Error;
-use crate::finding::{FENCES_GROW, Finding, NO_SUCCESSOR};
+use crate::types::error::Error;
+use crate::types::finding::{FENCES_GROW, Finding, NO_SUCCESSOR};
 
 const CHECK: &str = "replicas";
 

@@ -1,7 +1,7 @@
 //! What follows from what the Sentinels say.
 
 use super::super::sentinel::{Answered, Sentinels, shown};
-use crate::finding::Finding;
+use crate::types::finding::Finding;
 
 const CHECK: &str = "sentinels";
 /// With fewer, none replaces a master when one of them is away.

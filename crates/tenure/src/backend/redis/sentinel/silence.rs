@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind};
-use crate::url::duration;
+use crate::types::duration;
+use crate::types::error::{Error, ErrorKind};
 
 /// How many services are named to somebody who asked for another.
 const MOST_SERVICES: usize = 5;

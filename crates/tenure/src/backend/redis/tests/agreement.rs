@@ -11,7 +11,7 @@ use proptest::test_runner::TestCaseError;
 use super::drafts::{Draft, Event, Floor, Limit, SESSIONS, Story, Who, join, session, story};
 use super::mirror::{Mirror, Verdict};
 use super::store::Store;
-use crate::name::Name;
+use crate::types::name::Name;
 
 const CASES: u32 = 600;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::record::Reply;
+use crate::core::record::Reply;
 
 /// When an operation happened, in ms of the server's clock.
 #[derive(Clone, Copy)]

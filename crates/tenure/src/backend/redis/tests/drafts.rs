@@ -10,8 +10,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::parts::Parts;
-use crate::owner::{SessionId, Token};
-use crate::record::{MOST_AHEAD, Op, RANGE, Wait};
+use crate::core::record::{MOST_AHEAD, Op, RANGE, Wait};
+use crate::types::owner::{SessionId, Token};
 
 pub(super) const SESSIONS: u8 = 4;
 const TOKENS: u8 = 6;

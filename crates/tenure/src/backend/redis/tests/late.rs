@@ -12,8 +12,8 @@ use crate::backend::redis::connect::Connector;
 use crate::backend::redis::keys::Keys;
 use crate::backend::redis::replicas::Cautious;
 use crate::backend::{Answer, Sink};
-use crate::clock::Clock;
-use crate::owner::Session;
+use crate::time::clock::Clock;
+use crate::types::owner::Session;
 use crate::url::{DomainUrl, Target};
 
 async fn client_of(server: &RedisServer) -> Client {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_testkit::redis::Reply;
 
 use super::scene::{BEATS, BROKEN, FENCE, LOCK, QUEUE, Scene, bulk, int, token};
-use crate::record::{Op, Wait};
+use crate::core::record::{Op, Wait};
 
 const HOLDER: &str = "0123456789abcdef0123456789abcdef:5e55000000000001:host:user:7:nightly:20000";
 const WAITER: &str = "fedcba9876543210fedcba9876543210:5e55000000000002:host:user:8::10000";

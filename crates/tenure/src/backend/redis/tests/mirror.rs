@@ -12,10 +12,10 @@ use super::drafts::Draft;
 use super::parts::Parts;
 use super::store::{Outcome, Stored};
 use crate::backend::redis::keys::Keys;
-use crate::clock::micros;
-use crate::name::Name;
-use crate::owner::{SessionId, Token};
-use crate::record::{BEAT, Holding, Now, Op, Record, Reply, Wait, Wake, pause_behind};
+use crate::core::record::{BEAT, Holding, Now, Op, Record, Reply, Wait, Wake, pause_behind};
+use crate::time::clock::micros;
+use crate::types::name::Name;
+use crate::types::owner::{SessionId, Token};
 
 /// How long a queue outlives its last enqueue or beat, in ms.
 const QUEUE_LIFE: u64 = 30_000;

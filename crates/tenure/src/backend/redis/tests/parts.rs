@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::bytes::{Bytes, Put as _};
-use crate::owner::Token;
-use crate::record::{Holding, RANGE, Record};
+use crate::core::record::{Holding, RANGE, Record};
+use crate::types::bytes::{Bytes, Put as _};
+use crate::types::owner::Token;
 
 /// All that a record knows, but for whether a lease was detached: Redis does not, as nobody's death ends a lease there.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,9 +8,9 @@ use tenure_testkit::redis::{Client, RedisServer, Reply};
 
 use crate::backend::redis::keys::Keys;
 use crate::backend::redis::script::Call;
-use crate::name::Name;
-use crate::owner::Token;
-use crate::record::Op;
+use crate::core::record::Op;
+use crate::types::name::Name;
+use crate::types::owner::Token;
 
 pub(super) const LOCK: &str = "tenure:orders/42";
 pub(super) const FENCE: &str = "{tenure:orders/42}:fence";

@@ -9,9 +9,9 @@ use tenure_testkit::redis::{Client, RedisServer};
 use crate::backend::Answer;
 use crate::backend::redis::keys::Keys;
 use crate::backend::redis::script::{self, Call};
-use crate::name::Name;
-use crate::owner::SessionId;
-use crate::record::Op;
+use crate::core::record::Op;
+use crate::types::name::Name;
+use crate::types::owner::SessionId;
 
 /// All keys of a name and when they end (ms), how many keys there are at all, and the time, last.
 const LOOK: &str = "

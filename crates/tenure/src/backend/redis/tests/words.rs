@@ -7,8 +7,8 @@ use tenure_testkit::redis::Reply;
 use super::scene::{BEATS, BROKEN, FENCE, LOCK, QUEUE, Scene, bulk, int, token, words_of};
 use crate::backend::redis::keys::Keys;
 use crate::backend::redis::script::Call;
-use crate::name::Name;
-use crate::record::{MOST_AHEAD, Op, Wait};
+use crate::core::record::{MOST_AHEAD, Op, Wait};
+use crate::types::name::Name;
 
 const OLD: &str = "0123456789abcdef0123456789abcdef:5e55000000000001:host:user:7:";
 const NEW: &str = "fedcba9876543210fedcba9876543210:5e55000000000002:host:user:8:";

@@ -11,8 +11,8 @@ use super::super::super::keys::Keys;
 use super::Router;
 use crate::backend::Sink;
 use crate::backend::rehearsal::Ear;
-use crate::clock::Clock;
-use crate::owner::Session;
+use crate::time::clock::Clock;
+use crate::types::owner::Session;
 use crate::url::{DomainUrl, Target};
 
 /// Twice what a node is waited for that is stopped: it goes on within that.

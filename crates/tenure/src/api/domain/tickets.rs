@@ -1,0 +1,132 @@
+//! What can be done with a ticket: adopt its lease, renew it, give it back.
+//!
+//! A detached lease belongs to nobody's table: no keeper renews it, and no deadline is known here. So each of these is one question to the
+//! store, which compares the token; what it answers is all that can be said.
+
+use std::sync::Arc;
+
+use super::Domain;
+use crate::api::guard::Guard;
+use crate::backend::Answer;
+use crate::core::claim::Claim;
+use crate::core::lease::Terms;
+use crate::core::record::{Op, Reply};
+use crate::engine::acquire::unexpected;
+use crate::engine::bid::Bid;
+use crate::engine::release;
+use crate::engine::seize;
+use crate::types::error::Error;
+use crate::types::loss::{Loss, LossKind};
+use crate::types::release::Release;
+use crate::types::ticket::Ticket;
+
+impl Domain {
+    /// Takes over a lease that was [detached](Guard::detach), under a new token and a higher fence, with the ttl that it had; it is renewed, and no
+    /// `max_hold` goes along. Of two that adopt the same ticket, one succeeds.
+    ///
+    /// # Errors
+    /// [`Lost`](crate::ErrorKind::Lost) when the lease has ended, or was adopted by another.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it open whether the ticket was used; if it was, the lease is given back.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// let ticket = domain.lock("orders/42").acquire().await?.detach().await?;
+    /// let guard = domain.adopt(&ticket).await?;
+    /// assert!(domain.adopt(&ticket).await.is_err(), "a ticket is good for once");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn adopt(&self, ticket: &Ticket) -> Result<Guard, Error> {
+        let terms = Terms { ttl: ticket.ttl, ..self.terms };
+        let label = ticket.token.owner().label().into();
+        let claim = Arc::new(Claim { name: ticket.name.clone(), terms, label });
+        claim.check()?;
+        let op = |bid: &Bid, not_after| {
+            let (from, token) = (ticket.token.clone(), bid.token.clone());
+            Op::Adopt { from, token, ttl: terms.first_term(), floor: bid.floor, not_after }
+        };
+        seize::seize(&self.client, claim, op).await
+    }
+
+    /// Makes a lease that was [detached](Guard::detach) last for at least its ttl from now. It stays detached, under the same fence, and the
+    /// ticket stays good.
+    ///
+    /// # Errors
+    /// [`Lost`](crate::ErrorKind::Lost) when the lease has ended, or was adopted.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it open whether the lease was renewed.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// let ticket = domain.lock("orders/42").acquire().await?.detach().await?;
+    /// domain.renew(&ticket).await?;
+    /// assert!(domain.inspect("orders/42").await?.is_held());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn renew(&self, ticket: &Ticket) -> Result<(), Error> {
+        Terms { ttl: ticket.ttl, ..self.terms }.check()?;
+        let op = Op::Detach { token: ticket.token.clone(), ttl: ticket.ttl };
+        match self.execute(&ticket.name, op).await?.reply {
+            Reply::Done => Ok(()),
+            Reply::NotHeld { holder } => {
+                let kind = LossKind::from_holder(holder.as_ref());
+                Err(Error::useless_ticket(Loss::new(ticket.name.clone(), kind)))
+            }
+            reply => Err(unexpected(&reply)),
+        }
+    }
+
+    /// Gives back a lease that was [detached](Guard::detach): the next one has its turn at once. A lease that has ended, or was adopted, is not
+    /// touched.
+    ///
+    /// When an answer was lost and the lease is gone at the next try, that is taken for the work of the first: [`Done`](Release::Done).
+    ///
+    /// # Errors
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached for 2 s, as for [`Guard::release`]: it can be tried again,
+    /// and the lease ends by its ttl otherwise.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it open whether the lease was given back.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// use tenure::Release;
+    ///
+    /// let ticket = domain.lock("orders/42").acquire().await?.detach().await?;
+    /// assert_eq!(domain.release(&ticket).await?, Release::Done);
+    /// assert_eq!(domain.release(&ticket).await?, Release::Expired, "it has ended, or the ticket was used");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn release(&self, ticket: &Ticket) -> Result<Release, Error> {
+        self.begin().await?;
+        let (client, backend) = (&self.client, self.client.backend().await?);
+        // Of the range, the turns up to the ticket's fence were used, and none after it.
+        let op = Op::Release { token: ticket.token.clone(), used: ticket.fence.get() };
+        let mut attempts = release::attempts(client, self.terms.timeout());
+        let mut was_unanswered = false;
+        loop {
+            match client.in_time(attempts.give_up, backend.execute(&ticket.name, op.clone())).await {
+                Ok(_) if was_unanswered => return Ok(Release::Done),
+                Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply)),
+                Err(error) => {
+                    was_unanswered |= error.may_have_run();
+                    attempts.again(&client.clock, error).await?;
+                }
+            }
+        }
+    }
+}

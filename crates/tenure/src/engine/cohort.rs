@@ -1,0 +1,301 @@
+//! The tasks of this process that want, or have, one name.
+//!
+//! Lock cohorting, known from locks for NUMA machines: the tasks queue here, and the cohort as a whole is *one* waiter in the
+//! store's queue, so a cancelled task loses nobody's place. A lease that the store granted passes from task to task without a round
+//! trip, each with the next fence of the lease's range, until its budget is spent; then it goes back to the store, which gives it to
+//! another process if one waits. So the order is: first come, first served between processes, and within a process.
+//!
+//! This file has the parts; what happens to them is in [`table`](crate::engine::table), under one lock.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::backend::Grant;
+use crate::core::claim::Claim;
+use crate::core::lease::Lease;
+use crate::core::record::{Holding, RANGE};
+use crate::engine::acquire::SLACK;
+use crate::engine::bid::{Alarm, Bid};
+use crate::engine::lease_state::{SharedLease, Turn};
+use crate::engine::table::After;
+use crate::sync::Mutex;
+use crate::time::clock::Moment;
+use crate::types::error::Error;
+use crate::types::name::Name;
+use crate::types::owner::Token;
+use crate::types::status::Busy;
+
+/// How long a lease may pass from task to task before the store is asked whether another process waits.
+pub(crate) const TURN_BUDGET: Duration = Duration::from_millis(5);
+
+/// A task that asked for the name and was not answered yet.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) claim: Arc<Claim>,
+    /// Whether it waits when the name is held.
+    pub(crate) waits: bool,
+    /// How long it stays in the queue while the store does not answer.
+    max_outage: Duration,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Waiting(Option<Waker>),
+    Called(Call),
+    /// The task has its answer, or is gone.
+    Left,
+}
+
+impl Slot {
+    fn watch(&mut self, cx: &Context<'_>) -> Poll<()> {
+        match self {
+            Slot::Waiting(Some(waker)) => waker.clone_from(cx.waker()),
+            Slot::Waiting(waker) => *waker = Some(cx.waker().clone()),
+            Slot::Called(_) | Slot::Left => return Poll::Ready(()),
+        }
+        Poll::Pending
+    }
+}
+
+/// The answer to a task that waits.
+#[derive(Debug)]
+pub(crate) enum Call {
+    Turn(Turn),
+    Busy(Box<Busy>),
+    Failed(Error),
+    /// It waited for as long as it meant to.
+    GaveUp(Error),
+}
+
+impl Seat {
+    /// A seat whose task is woken when it is called.
+    pub(crate) fn new(claim: Arc<Claim>, waits: bool, max_outage: Duration, waker: Waker) -> Arc<Self> {
+        Arc::new(Seat { claim, waits, max_outage, slot: Mutex::new(Slot::Waiting(Some(waker))) })
+    }
+
+    /// Answers the task. The caller wakes it once no lock is held.
+    pub(crate) fn call(&self, call: Call) -> Option<Waker> {
+        match std::mem::replace(&mut *self.slot.lock(), Slot::Called(call)) {
+            Slot::Waiting(waker) => waker,
+            Slot::Called(_) | Slot::Left => None,
+        }
+    }
+
+    pub(crate) fn poll_call(&self, cx: &mut Context<'_>) -> Poll<Call> {
+        let mut slot = self.slot.lock();
+        match slot.watch(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => self.collect(&mut slot).map_or(Poll::Pending, Poll::Ready),
+        }
+    }
+
+    /// The same, and leaves the answer where it is.
+    pub(crate) fn poll_is_called(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.slot.lock().watch(cx)
+    }
+
+    /// Leaves: takes the answer along if there is one, and can't be called any more.
+    pub(crate) fn leave(&self) -> Option<Call> {
+        self.collect(&mut self.slot.lock())
+    }
+
+    /// Takes back a turn that the task did not collect; it waits again.
+    fn take_back_turn(&self) -> bool {
+        let mut slot = self.slot.lock();
+        let was_uncollected = matches!(&*slot, Slot::Called(Call::Turn(_)));
+        if was_uncollected {
+            *slot = Slot::Waiting(None);
+        }
+        was_uncollected
+    }
+
+    fn collect(&self, slot: &mut Slot) -> Option<Call> {
+        match std::mem::replace(slot, Slot::Left) {
+            Slot::Called(call) => Some(call),
+            Slot::Waiting(_) | Slot::Left => None,
+        }
+    }
+}
+
+/// What is going on between the cohort and the store.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    Idle,
+    /// The first task asks the store itself, with this token. A grant that is pushed before it has its answer is kept.
+    Asking {
+        token: Token,
+        early: Option<Box<Grant>>,
+        /// It has its answer by then, if it is polled.
+        until: Moment,
+    },
+    /// A background task waits in the store's queue.
+    Seeking(Box<Seeking>),
+    /// The lease of this number passes from task to task.
+    Held {
+        id: u64,
+    },
+    /// A lease is on its way back.
+    Returning,
+}
+
+impl Phase {
+    pub(crate) fn asking(bid: &Bid, now: Moment) -> Self {
+        let until = now + bid.claim.terms.timeout() + SLACK;
+        Phase::Asking { token: bid.token.clone(), early: None, until }
+    }
+}
+
+/// What a grant that is pushed meanwhile has to be compared with.
+#[derive(Debug)]
+pub(crate) struct Seeking {
+    pub(crate) bid: Bid,
+    pub(crate) busy: Option<Busy>,
+    /// Why the store was not reached when it was last asked.
+    pub(crate) trouble: Option<Error>,
+    pub(crate) alarm: Arc<Alarm>,
+}
+
+/// Everything that this process has to do with one name.
+#[derive(Debug)]
+pub(crate) struct Cohort {
+    pub(crate) seats: VecDeque<Arc<Seat>>,
+    pub(crate) phase: Phase,
+    /// The leases on the name: the one that passes, and those that were taken over or adopted.
+    pub(crate) leases: Vec<Held>,
+}
+
+impl Cohort {
+    pub(crate) fn new(phase: Phase) -> Self {
+        Cohort { seats: VecDeque::new(), phase, leases: Vec::new() }
+    }
+
+    /// Whether the first task asks the store with this token.
+    pub(crate) fn is_asked_with(&self, asking: &Token) -> bool {
+        matches!(&self.phase, Phase::Asking { token, .. } if token == asking)
+    }
+
+    /// The token that the store is asked with, if it is.
+    pub(crate) fn asked_with(&self) -> Option<&Token> {
+        match &self.phase {
+            Phase::Asking { token, .. } => Some(token),
+            Phase::Seeking(seeking) => Some(&seeking.bid.token),
+            Phase::Idle | Phase::Held { .. } | Phase::Returning => None,
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.seats.is_empty() && self.leases.is_empty() && matches!(self.phase, Phase::Idle)
+    }
+
+    /// A background task seeks a lease from now on; returns what was going on before.
+    pub(crate) fn seek(&mut self, name: &Name, bid: Bid, busy: Option<Busy>, after: &mut After) -> Phase {
+        let (bid, alarm) = (bid.sought(), Arc::<Alarm>::default());
+        after.seeks.push((name.clone(), bid.clone(), Arc::clone(&alarm)));
+        let seeking = Seeking { bid, busy, trouble: None, alarm };
+        std::mem::replace(&mut self.phase, Phase::Seeking(Box::new(seeking)))
+    }
+
+    pub(crate) fn has_token(&self, token: &Token) -> bool {
+        self.leases.iter().any(|held| held.shared.token == *token)
+    }
+
+    /// The number of the lease of this turn, if the cohort still has it.
+    pub(crate) fn index_of(&self, lease: &Arc<SharedLease>) -> Option<usize> {
+        self.leases.iter().position(|held| Arc::ptr_eq(&held.shared, lease))
+    }
+
+    /// Who holds the name, as far as is known here.
+    pub(crate) fn busy(&self, now: Moment) -> Option<Busy> {
+        match &self.phase {
+            Phase::Held { id } => {
+                let held = self.leases.iter().find(|held| held.id == *id)?;
+                Some(held.busy(now, self.seats.len()))
+            }
+            Phase::Seeking(seeking) => seeking.busy.clone(),
+            Phase::Idle | Phase::Asking { .. } | Phase::Returning => None,
+        }
+    }
+
+    /// Answers everyone that waits with an error.
+    pub(crate) fn fail_all(&mut self, error: &Error, after: &mut After) {
+        let seats = self.seats.drain(..);
+        after.wake(seats.filter_map(|seat| seat.call(Call::Failed(error.clone()))));
+    }
+
+    /// Answers those that do not wait for a store that has not answered for so long.
+    pub(crate) fn fail_impatient(&mut self, outage: Duration, error: &Error, after: &mut After) {
+        let (patient, impatient) = self.seats.drain(..).partition(|seat| outage < seat.max_outage);
+        self.seats = patient;
+        let impatient: VecDeque<Arc<Seat>> = impatient;
+        after.wake(impatient.iter().filter_map(|seat| seat.call(Call::GaveUp(error.clone()))));
+    }
+
+    /// Answers those that do not wait.
+    pub(crate) fn refuse_tries(&mut self, busy: &Busy, after: &mut After) {
+        let (waiting, tries) = self.seats.drain(..).partition(|seat| seat.waits);
+        self.seats = waiting;
+        let tries: VecDeque<Arc<Seat>> = tries;
+        after.wake(tries.iter().filter_map(|seat| seat.call(Call::Busy(Box::new(busy.clone())))));
+    }
+}
+
+/// A lease of this process.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) id: u64,
+    pub(crate) lease: Lease,
+    pub(crate) shared: Arc<SharedLease>,
+    pub(crate) claim: Arc<Claim>,
+    /// Where its range of fences starts.
+    pub(crate) start: u64,
+    pub(crate) turn: Turn,
+    /// The task whose turn it is, if it was called to it.
+    pub(crate) seat: Option<Arc<Seat>>,
+    /// It passes from task to task until then.
+    pub(crate) pass_until: Moment,
+    /// When to see whether the task that was called came for its turn.
+    pub(crate) first_look: Option<Moment>,
+    /// A renewal is under way.
+    pub(crate) is_renewing: bool,
+    /// The renewal that is under way may have been executed before the lease ended: verify again.
+    pub(crate) is_doubted: bool,
+    /// Where it stands in the schedule.
+    pub(crate) due: Moment,
+}
+
+impl Held {
+    /// Whether the turn can go to this task without asking the store.
+    pub(crate) fn can_pass_to(&self, seat: &Seat, now: Moment) -> bool {
+        seat.claim.is_served_by(&self.claim)
+            && self.claim.terms.can_be_passed()
+            && self.turn.fence.get() + 1 < self.start + RANGE
+            && now < self.pass_until
+            && self.lease.is_fresh(now)
+            && self.shared.loss_at(now).is_none()
+    }
+
+    /// The next turn of the lease.
+    pub(crate) fn next_turn(&mut self, now: Moment) -> Turn {
+        self.turn = Turn::begin(Arc::clone(&self.shared), self.turn.fence.get() + 1, now);
+        self.turn.clone()
+    }
+
+    /// Takes the turn back from a task that did not come for it, as one whose future is not polled.
+    pub(crate) fn take_back_turn(&mut self) -> Option<Arc<Seat>> {
+        let seat = self.seat.take_if(|seat| seat.take_back_turn())?;
+        self.turn.end();
+        Some(seat)
+    }
+
+    fn busy(&self, now: Moment, waiters: usize) -> Busy {
+        let holding = Holding {
+            token: self.shared.token.clone(),
+            fence: self.start,
+            left: self.lease.deadline().since(now),
+        };
+        Busy { holder: Some(holding.into()), waiters }
+    }
+}

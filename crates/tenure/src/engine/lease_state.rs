@@ -1,0 +1,271 @@
+//! A held lease, seen by the task whose turn it is.
+//!
+//! A lease is shared by the tasks of one process that take turns on it: what belongs to the lease (its deadline, its loss) is in
+//! [`SharedLease`], what belongs to one turn (its fence, its start) in [`Turn`]. Asking costs a look at the clock and two atomics: no
+//! lock, no I/O. Every doubt is answered with "not held" (I4).
+
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::engine::bid::{Bid, Bond};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::time::clock::{Clock, Moment};
+use crate::types::fence::Fence;
+use crate::types::loss::{Loss, LossKind};
+use crate::types::name::Name;
+use crate::types::owner::Token;
+use crate::types::process::Home;
+
+/// No fence: it is nobody's turn.
+const NOBODY: u64 = 0;
+
+/// The part of a lease that its holder looks at, and the keeper writes.
+#[derive(Debug)]
+pub(crate) struct SharedLease {
+    pub(crate) name: Name,
+    pub(crate) token: Token,
+    /// What a request for it asks for at most.
+    pub(crate) term: Duration,
+    /// The process that has it; a forked child has a copy, and not the lease.
+    home: Home,
+    /// Until then a request for it that was never answered may still be executed.
+    haunted_until: Option<Moment>,
+    bond: Option<Arc<Bond>>,
+    pub(crate) clock: Clock,
+    /// Believed until then, in µs of the clock.
+    deadline: AtomicU64,
+    /// The store has it until then at most, in µs of the clock, as far as requests were answered.
+    in_store_until: AtomicU64,
+    /// How many renewals were sent since the last answer that the store may have executed, or may still.
+    open_renewals: AtomicUsize,
+    /// The fence of the task whose turn it is.
+    turn: AtomicU64,
+    /// The last renewal was not answered.
+    unanswered: AtomicBool,
+    /// A part of a layered store is out of reach.
+    pub(crate) degraded: AtomicBool,
+    /// Boxed: few leases are lost, of the many that are held.
+    loss: OnceLock<Box<Loss>>,
+    /// How many wait for its loss. Most turns end unwatched, and need not look for whom to wake.
+    watchers: AtomicUsize,
+    changed: Notify,
+}
+
+impl SharedLease {
+    pub(crate) fn new(name: Name, bid: &Bid, fence: u64, clock: Clock, deadline: Moment) -> Self {
+        if let Some(bond) = &bid.bond {
+            bond.keep(fence);
+        }
+        let term = bid.claim.terms.first_term();
+        let in_store_until = clock.now() + term;
+        SharedLease {
+            name,
+            token: bid.token.clone(),
+            term,
+            home: bid.home,
+            haunted_until: bid.haunted_until,
+            bond: bid.bond.clone(),
+            clock,
+            deadline: AtomicU64::new(deadline.as_micros()),
+            in_store_until: AtomicU64::new(in_store_until.as_micros()),
+            open_renewals: AtomicUsize::new(0),
+            turn: AtomicU64::new(NOBODY),
+            unanswered: AtomicBool::new(false),
+            degraded: AtomicBool::new(bid.is_degraded),
+            loss: OnceLock::new(),
+            watchers: AtomicUsize::new(0),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Moment {
+        Moment::from_micros(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// Moves the deadline, unless the lease was lost before.
+    pub(crate) fn set_deadline(&self, deadline: Moment) {
+        self.deadline.store(deadline.as_micros(), Ordering::Release);
+    }
+
+    /// A renewal is about to be sent.
+    pub(crate) fn renewal_sent(&self) {
+        self.open_renewals.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The store answered a renewal that asked for this term.
+    pub(crate) fn renewal_answered(&self, term: Duration) {
+        let until = self.clock.now() + term;
+        self.in_store_until.fetch_max(until.as_micros(), Ordering::AcqRel);
+        self.open_renewals.store(0, Ordering::Release);
+    }
+
+    /// A renewal was not executed, and never will be.
+    pub(crate) fn renewal_not_executed(&self) {
+        let less = |open: usize| open.checked_sub(1);
+        let _ = self.open_renewals.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    }
+
+    /// Until when the store may have it at most: longer than its holder may believe in it. A renewal whose answer is missing may be executed
+    /// at this moment.
+    pub(crate) fn in_store_until(&self) -> Moment {
+        let known = Moment::from_micros(self.in_store_until.load(Ordering::Acquire));
+        match self.open_renewals.load(Ordering::Acquire) {
+            0 => known,
+            _ => known.max(self.clock.now() + self.term),
+        }
+    }
+
+    /// How long the store may have it at most from now on; zero when the store said that it has not.
+    pub(crate) fn left_in_store(&self) -> Duration {
+        match self.loss.get().map(|loss| loss.kind()) {
+            Some(LossKind::Taken { .. } | LossKind::Gone) => Duration::ZERO,
+            _ => self.in_store_until().since(self.clock.now()),
+        }
+    }
+
+    /// It goes back to the store; returns until when a request for it may still be executed.
+    pub(crate) fn let_go(&self) -> Option<Moment> {
+        self.haunted_until.max(self.bond.as_ref().and_then(|bond| bond.let_go()))
+    }
+
+    /// Whether the store may have been asked for it more than once: then a grant of it may be on its way that nobody needs.
+    pub(crate) fn may_be_pushed(&self) -> bool {
+        self.bond.is_some() || self.haunted_until.is_some()
+    }
+
+    pub(crate) fn set_degraded(&self, degraded: bool) {
+        self.degraded.store(degraded, Ordering::Release);
+    }
+
+    pub(crate) fn set_unanswered(&self, unanswered: bool) {
+        self.unanswered.store(unanswered, Ordering::Release);
+    }
+
+    /// Ends the lease; the first reason stays. Whoever waits for it is woken by [`tell`](Self::tell).
+    pub(crate) fn lose(&self, kind: LossKind) -> &Loss {
+        self.loss.get_or_init(|| Box::new(Loss::new(self.name.clone(), kind)))
+    }
+
+    /// Wakes whoever waits for the loss, after it was entered.
+    pub(crate) fn tell(&self) {
+        // The loss was entered before this, and a watcher is counted before it looks for one: each sees the other, or is seen.
+        fence(Ordering::SeqCst);
+        self.wake_watchers();
+    }
+
+    fn wake_watchers(&self) {
+        if self.watchers.load(Ordering::SeqCst) > 0 {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// The loss, if the lease was lost or its deadline is past.
+    pub(crate) fn loss(&self) -> Option<&Loss> {
+        self.loss_at(self.clock.now())
+    }
+
+    /// The same for a caller that has looked at the clock.
+    pub(crate) fn loss_at(&self, now: Moment) -> Option<&Loss> {
+        if self.loss.get().is_none() && now >= self.deadline() {
+            let unanswered = self.unanswered.load(Ordering::Acquire);
+            self.lose(if unanswered { LossKind::Unreachable } else { LossKind::Expired });
+        }
+        self.loss.get().map(|loss| &**loss)
+    }
+
+    /// Whether the store still has it, as far as is known here. A closed domain reports a loss to its holders, and takes nothing from the store.
+    pub(crate) fn is_in_store(&self) -> bool {
+        let now = self.clock.now();
+        self.loss_at(now).is_none_or(|loss| *loss.kind() == LossKind::Closed) && now < self.deadline()
+    }
+}
+
+/// One task's turn on a lease. It is over when the lease is at another fence.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn {
+    pub(crate) lease: Arc<SharedLease>,
+    pub(crate) fence: Fence,
+    pub(crate) started: Moment,
+}
+
+impl Turn {
+    pub(crate) fn begin(lease: Arc<SharedLease>, fence: u64, started: Moment) -> Self {
+        lease.turn.store(fence, Ordering::SeqCst);
+        Turn { lease, fence: Fence::new(fence), started }
+    }
+
+    /// Ends the turn, and tells whoever watches it; false when it was over before.
+    pub(crate) fn end(&self) -> bool {
+        let fence = self.fence.get();
+        let ended = self.lease.turn.compare_exchange(fence, NOBODY, Ordering::SeqCst, Ordering::SeqCst);
+        self.lease.wake_watchers();
+        ended.is_ok()
+    }
+
+    fn is_over(&self) -> bool {
+        self.lease.turn.load(Ordering::SeqCst) != self.fence.get()
+    }
+
+    /// Whether it is still held, as far as can be proved here and now. False in a forked child (I4).
+    pub(crate) fn is_held(&self) -> bool {
+        self.lease.home.is_here() && !self.is_over() && self.lease.loss().is_none()
+    }
+
+    /// How long it is held for sure if no renewal succeeds any more.
+    pub(crate) fn remaining(&self) -> Duration {
+        if !self.is_held() {
+            return Duration::ZERO;
+        }
+        self.lease.deadline().since(self.lease.clock.now())
+    }
+
+    /// Why it is not held, if it is not.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        if !self.lease.home.is_here() {
+            return Some(Loss::new(self.lease.name.clone(), LossKind::Forked));
+        }
+        if self.is_over() {
+            return Some(Loss::new(self.lease.name.clone(), LossKind::Released));
+        }
+        self.lease.loss().cloned()
+    }
+
+    /// Resolves when it is not held any more.
+    pub(crate) async fn lost(&self) -> Loss {
+        let lease = &self.lease;
+        // Before anything is counted or watched: a parent's thread may have been at it when this process was forked.
+        if !lease.home.is_here() {
+            return Loss::new(lease.name.clone(), LossKind::Forked);
+        }
+        let _watcher = Watcher::new(&lease.watchers);
+        loop {
+            let mut changed = pin!(lease.changed.notified());
+            changed.as_mut().enable();
+            if let Some(loss) = self.loss() {
+                return loss;
+            }
+            // The keeper tells; the clock is looked at all the same, for the keeper may be gone with its runtime.
+            lease.clock.until(lease.deadline(), changed).await;
+        }
+    }
+}
+
+/// Counts someone who waits for a loss.
+struct Watcher<'a>(&'a AtomicUsize);
+
+impl<'a> Watcher<'a> {
+    fn new(watchers: &'a AtomicUsize) -> Self {
+        watchers.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        Watcher(watchers)
+    }
+}
+
+impl Drop for Watcher<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}

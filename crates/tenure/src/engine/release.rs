@@ -1,0 +1,279 @@
+//! Giving back: what release, drop and cancellation leave to be done in the store.
+//!
+//! A drop can't wait, so what can't be done at once is done in the background, again and again until the store answers or the lease
+//! has expired there, which is the backstop for everything here. The store may have a lease for longer than its holder believed in it
+//! ([`SharedLease::in_store_until`]), so belief ends nothing here.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::{Answer, Backend, Pending};
+use crate::core::record::{Op, PROBATION, Reply};
+use crate::engine::acquire::SLACK;
+use crate::engine::client::Client;
+use crate::engine::lease_state::Turn;
+use crate::engine::table::TurnEnd;
+use crate::sync::Mutex;
+use crate::time::backoff::{Attempts, Backoff};
+use crate::time::clock::{Clock, Moment};
+use crate::types::error::Error;
+use crate::types::name::Name;
+use crate::types::owner::Token;
+use crate::types::release::Release;
+
+/// How long one attempt in the background may take.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(2);
+
+/// How long a release goes on that somebody waits for, while the store is known to be out of reach. Less than `close` waits for a `run`.
+const LONGEST_OUTAGE: Duration = Duration::from_secs(2);
+
+impl Release {
+    pub(crate) fn from_reply(reply: &Reply) -> Self {
+        match reply {
+            Reply::NotHeld { holder: Some(token) } => Release::Taken { by: token.owner() },
+            Reply::NotHeld { holder: None } => Release::Expired,
+            _ => Release::Done,
+        }
+    }
+}
+
+/// Ends a turn; when its lease goes back to the store, waits for the store's answer. Can be called again after an error.
+pub(crate) async fn give_back(
+    client: &Arc<Client>,
+    turn: &Turn,
+    timeout: Duration,
+    was_unanswered: &mut bool,
+) -> Result<Release, Error> {
+    client.check_process()?;
+    match Returning::begin(client, turn) {
+        Some(returning) => Box::pin(returning.finish(timeout, was_unanswered)).await,
+        None => Ok(Release::Done),
+    }
+}
+
+/// Ends a turn; when its lease goes back to the store, at once if that is possible, and else in the background.
+pub(crate) fn give_back_later(client: &Arc<Client>, turn: &Turn) {
+    if !client.is_here() {
+        return;
+    }
+    let Some(mut returning) = Returning::begin(client, turn) else {
+        return;
+    };
+    let first = match returning.send() {
+        Pending::Now(answer) => {
+            returning.reopen();
+            match answer {
+                Some(Ok(_)) | None => return,
+                Some(Err(_)) => None,
+            }
+        }
+        later => Some(later),
+    };
+    let (backend, clock) = (Arc::clone(client.opened()), client.clock.clone());
+    let (name, op, give_up) = (turn.lease.name.clone(), returning.op(), turn.lease.in_store_until());
+    let leftover = client.leftovers.add(give_up, clock.now());
+    client.tasks.spawn(async move {
+        if let Some(first) = first {
+            let timeout = clock.now() + LONGEST_ATTEMPT;
+            if let Some(Ok(_)) = clock.until(timeout.min(give_up), returning.sent(first)).await {
+                return leftover.forget();
+            }
+        }
+        drop(returning);
+        if repeat(&*backend, &clock, &name, &op, give_up).await {
+            leftover.forget();
+        }
+    });
+}
+
+/// A lease on its way back to the store. When it is on its way, or this is dropped, the next one of the cohort may ask.
+struct Returning {
+    client: Arc<Client>,
+    turn: Turn,
+    is_reopened: bool,
+}
+
+impl Returning {
+    /// Ends the turn; `None` when the lease passed to the next task.
+    fn begin(client: &Arc<Client>, turn: &Turn) -> Option<Self> {
+        let is_first_time = turn.end();
+        let end = client.change(|table, after| {
+            let end = table.end_turn(turn, after);
+            table.metrics.released += u64::from(is_first_time);
+            table.metrics.passed += u64::from(end == TurnEnd::Passed);
+            end
+        });
+        tracing::debug!(target: "tenure", name = %turn.lease.name, fence = turn.fence.get(), ?end, "released");
+        if end == TurnEnd::Passed {
+            return None;
+        }
+        let returning = Returning { client: Arc::clone(client), turn: turn.clone(), is_reopened: false };
+        if let Some(haunted_until) = turn.lease.let_go() {
+            let term = turn.lease.term;
+            lay_ghost(client, turn.lease.name.clone(), returning.op(), haunted_until, term);
+        }
+        Some(returning)
+    }
+
+    /// Waits for the store's answer.
+    async fn finish(mut self, timeout: Duration, was_unanswered: &mut bool) -> Result<Release, Error> {
+        let client = Arc::clone(&self.client);
+        let mut attempts = attempts(&client, timeout);
+        loop {
+            let answer = self.send();
+            let answer = client.in_time(attempts.give_up, self.sent(answer)).await;
+            match answer {
+                // Nothing was told, and its time is not over: what ended it was our own release, which was not answered.
+                Ok(_) if *was_unanswered && self.turn.lease.is_in_store() => return Ok(Release::Done),
+                Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply)),
+                Err(error) => {
+                    *was_unanswered |= error.may_have_run();
+                    attempts.again(&client.clock, error).await?;
+                }
+            }
+        }
+    }
+
+    fn op(&self) -> Op {
+        Op::Release { token: self.turn.lease.token.clone(), used: self.turn.fence.get() }
+    }
+
+    fn send(&self) -> Pending<Answer> {
+        self.client.opened().execute(&self.turn.lease.name, self.op())
+    }
+
+    /// Waits for the answer. As soon as the request is out, the next one may ask: its request arrives behind this one.
+    async fn sent(&mut self, answer: Pending<Answer>) -> Result<Answer, Error> {
+        let mut answer = pin!(answer);
+        std::future::poll_fn(|cx| {
+            let poll = answer.as_mut().poll(cx);
+            self.reopen();
+            poll
+        })
+        .await
+    }
+
+    fn reopen(&mut self) {
+        if !std::mem::replace(&mut self.is_reopened, true) && self.client.is_here() {
+            let (client, name) = (&self.client, &self.turn.lease.name);
+            client.change(|table, after| table.returned(name, client.session(), after));
+        }
+    }
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        self.reopen();
+    }
+}
+
+/// Leaves the queue, and gives back what was granted meanwhile: at once if that is possible, and else in the background. When a
+/// request of the bid may still be executed, once more after that.
+pub(crate) fn leave(
+    client: &Arc<Client>,
+    name: Name,
+    token: Token,
+    haunted_until: Option<Moment>,
+    ttl: Duration,
+) {
+    let op = Op::Leave { token };
+    let (backend, clock) = (Arc::clone(client.opened()), client.clock.clone());
+    let first = match backend.execute(&name, op.clone()) {
+        Pending::Now(Some(Ok(_))) if haunted_until.is_none() => return,
+        first => first,
+    };
+    // A place in the queue alone is forgotten soon, and what is granted to it is on probation.
+    let most = haunted_until.map_or(clock.now() + ttl.min(PROBATION), |haunted_until| haunted_until + ttl);
+    let leftover = client.leftovers.add(most, clock.now());
+    client.tasks.spawn(async move {
+        let give_up = clock.now() + ttl;
+        let first = clock.until(give_up.min(clock.now() + LONGEST_ATTEMPT), first).await;
+        let mut is_undone =
+            matches!(first, Some(Ok(_))) || repeat(&*backend, &clock, &name, &op, give_up).await;
+        if let Some(haunted_until) = haunted_until {
+            clock.sleep_until(haunted_until + SLACK).await;
+            is_undone = repeat(&*backend, &clock, &name, &op, haunted_until + ttl).await;
+        }
+        if is_undone {
+            leftover.forget();
+        }
+    });
+}
+
+/// Undoes it once more when a request that was never answered can't be executed any longer. By the release where there was one: it may be
+/// the first that a store hears of the end, and only a release gives unused fences back.
+pub(crate) fn lay_ghost(client: &Arc<Client>, name: Name, undo: Op, haunted_until: Moment, ttl: Duration) {
+    let (backend, clock) = (Arc::clone(client.opened()), client.clock.clone());
+    if haunted_until + SLACK < clock.now() {
+        return;
+    }
+    let most = haunted_until + ttl;
+    let leftover = client.leftovers.add(most, clock.now());
+    client.tasks.spawn(async move {
+        clock.sleep_until(haunted_until + SLACK).await;
+        if repeat(&*backend, &clock, &name, &undo, most).await {
+            leftover.forget();
+        }
+    });
+}
+
+/// Attempts at a release that somebody waits for. An outage may be over soon, and a lease that is left in the store lives for up to a ttl.
+pub(crate) fn attempts(client: &Client, timeout: Duration) -> Attempts {
+    let now = client.clock.now();
+    let attempts = Attempts::until(now + timeout);
+    if client.opened().reconnects() { attempts.outlasting_outages(now + LONGEST_OUTAGE) } else { attempts }
+}
+
+/// Sends a request until it is answered, or nobody needs it any more; whether it was answered.
+async fn repeat(backend: &dyn Backend, clock: &Clock, name: &Name, op: &Op, give_up: Moment) -> bool {
+    let mut backoff = Backoff::new();
+    while clock.now() < give_up {
+        let until = give_up.min(clock.now() + LONGEST_ATTEMPT);
+        let answer = clock.until(until, backend.execute(name, op.clone())).await;
+        if matches!(answer, Some(Ok(_))) {
+            return true;
+        }
+        clock.sleep_until(clock.now() + backoff.pause()).await;
+    }
+    false
+}
+
+/// What was dropped here and may still be in the store: until when at most, by number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leftovers(Arc<Mutex<Numbered>>);
+
+#[derive(Debug, Default)]
+struct Numbered {
+    next: u64,
+    all: BTreeMap<u64, Moment>,
+}
+
+/// One of them. It is forgotten when it is gone, or its time is over.
+struct Leftover {
+    all: Leftovers,
+    number: u64,
+}
+
+impl Leftovers {
+    fn add(&self, until: Moment, now: Moment) -> Leftover {
+        let mut numbered = self.0.lock();
+        numbered.all.retain(|_, until| *until > now);
+        let number = numbered.next;
+        numbered.next += 1;
+        numbered.all.insert(number, until);
+        Leftover { all: self.clone(), number }
+    }
+
+    /// Until when the store may have the last of them.
+    pub(crate) fn until(&self) -> Option<Moment> {
+        self.0.lock().all.values().copied().max()
+    }
+}
+
+impl Leftover {
+    fn forget(self) {
+        self.all.0.lock().all.remove(&self.number);
+    }
+}

@@ -1,0 +1,80 @@
+//! Taking a lease past the queue: by force, or with a ticket.
+//!
+//! Such a lease stands beside the cohort: it does not pass from task to task, and the tasks that wait go on waiting for it in the
+//! store's queue, as those of other processes do.
+
+use std::sync::Arc;
+
+use crate::api::guard::Guard;
+use crate::core::claim::Claim;
+use crate::core::lease::Lease;
+use crate::core::record::{Op, Reply};
+use crate::engine::acquire::{ask_store, unexpected};
+use crate::engine::bid::Bid;
+use crate::engine::client::Client;
+use crate::engine::release;
+use crate::types::error::Error;
+use crate::types::loss::{Loss, LossKind};
+use crate::types::name::Name;
+
+/// Asks for a lease with `op`, which gets the bid and the moment after which it is to be refused.
+pub(crate) async fn seize(
+    client: &Arc<Client>,
+    claim: Arc<Claim>,
+    op: impl Fn(&Bid, u64) -> Op,
+) -> Result<Guard, Error> {
+    client.check_process()?;
+    let session = client.backend().await?.session();
+    let (terms, name) = (claim.terms, claim.name.clone());
+    client.see_runtime(&terms)?;
+    let floor = {
+        let table = client.table.lock();
+        table.check_open()?;
+        table.floors.of(&name)
+    };
+    let bid = Bid::new(session, Arc::clone(&claim), floor);
+    let mut seizing = Seizing { client, name: &name, bid, is_done: false };
+    let give_up = client.clock.now() + terms.timeout();
+    let (reply, sent) = ask_store(client, &name, &mut seizing.bid, give_up, op).await?;
+    match reply {
+        Reply::Granted { fence } => {
+            let (bid, lease) = (seizing.bid.clone(), Lease::granted(&terms, sent));
+            let turn = client.change(|table, after| {
+                table.check_open()?;
+                Ok(table.add_lease(&name, bid, lease, fence, None, after))
+            });
+            let turn = turn.inspect_err(|_: &Error| seizing.undo())?;
+            seizing.is_done = true;
+            Ok(Guard::new(Arc::clone(client), turn, claim))
+        }
+        // Only a ticket can be refused.
+        Reply::NotHeld { holder } => {
+            let kind = LossKind::from_holder(holder.as_ref());
+            Err(Error::useless_ticket(Loss::new(name.clone(), kind)))
+        }
+        reply => Err(unexpected(&reply)),
+    }
+}
+
+/// Gives back what was got when nobody is there any more to have it.
+struct Seizing<'a> {
+    client: &'a Arc<Client>,
+    name: &'a Name,
+    bid: Bid,
+    is_done: bool,
+}
+
+impl Seizing<'_> {
+    fn undo(&self) {
+        let Bid { token, haunted_until, claim, .. } = &self.bid;
+        release::leave(self.client, self.name.clone(), token.clone(), *haunted_until, claim.terms.ttl);
+    }
+}
+
+impl Drop for Seizing<'_> {
+    fn drop(&mut self) {
+        if !self.is_done && self.bid.haunted_until.is_some() && self.client.is_here() {
+            self.undo();
+        }
+    }
+}

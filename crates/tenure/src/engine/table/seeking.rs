@@ -1,0 +1,234 @@
+//! A background task seeks a lease for the cohort: what an answer, or a push, means for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{After, Table};
+use crate::backend::Grant;
+use crate::core::lease::Lease;
+use crate::engine::bid::Bid;
+use crate::engine::cohort::{Call, Cohort, Phase, Seat};
+use crate::types::error::Error;
+use crate::types::name::Name;
+use crate::types::owner::{Session, Token};
+use crate::types::status::Busy;
+
+/// What became of a lease that was granted in answer to a request.
+pub(crate) enum Placed {
+    /// A task's turn has begun.
+    Turn,
+    /// Nobody wants it any more: give it back.
+    Unwanted,
+    /// The first task asked for something else: replace the token by this bid.
+    Replace(Bid),
+}
+
+/// What a grant that the store pushed is to this client.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// Somebody here waits for it, has it, or has passed it on.
+    Known,
+    /// It was asked for here, and nobody wants it any more: it must be given back.
+    Unwanted,
+    /// It was not asked for here: another process has the same session, and the lease is perhaps in use there.
+    Unasked,
+}
+
+impl Table {
+    /// Whether the background task has to ask again for this bid, and if so, whether to wait in the store's queue.
+    pub(crate) fn goes_on_seeking(&self, name: &Name, bid: &Bid) -> Option<bool> {
+        match self.cohorts.get(name) {
+            Some(Cohort { seats, phase: Phase::Seeking(seeking), .. })
+                if seeking.bid.token == bid.token && !seats.is_empty() =>
+            {
+                Some(seats.iter().any(|seat| seat.waits))
+            }
+            _ => None,
+        }
+    }
+
+    /// The store has not been reached for `outage`. False when nobody waits for it any longer.
+    pub(crate) fn seek_troubled(
+        &mut self,
+        name: &Name,
+        bid: &Bid,
+        outage: Duration,
+        error: &Error,
+        is_news: bool,
+        after: &mut After,
+    ) -> bool {
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return false;
+        };
+        match &mut cohort.phase {
+            Phase::Seeking(seeking) if seeking.bid.token == bid.token => {
+                if is_news {
+                    seeking.trouble = Some(error.clone());
+                }
+            }
+            _ => return false,
+        }
+        cohort.fail_impatient(outage, error, after);
+        !cohort.seats.is_empty()
+    }
+
+    /// The bid is in the store's queue, or was refused by it.
+    pub(crate) fn seek_busy(&mut self, name: &Name, bid: &Bid, busy: Busy, after: &mut After) {
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return;
+        };
+        if let Phase::Seeking(seeking) = &mut cohort.phase
+            && seeking.bid.token == bid.token
+        {
+            seeking.bid = bid.clone();
+            seeking.busy = Some(busy.clone());
+            seeking.trouble = None;
+            let alarm = Arc::clone(&seeking.alarm);
+            cohort.refuse_tries(&busy, after);
+            if cohort.seats.is_empty() {
+                alarm.ring();
+            }
+        }
+    }
+
+    /// The background task was granted the name in answer to a request.
+    pub(crate) fn seek_granted(
+        &mut self,
+        name: &Name,
+        bid: &Bid,
+        lease: Lease,
+        fence: u64,
+        session: &Session,
+        after: &mut After,
+    ) -> Placed {
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return Placed::Unwanted;
+        };
+        if cohort.has_token(&bid.token) {
+            // Granted by a push meanwhile: the lease is in use, and not left.
+            return Placed::Unwanted;
+        }
+        match &mut cohort.phase {
+            Phase::Seeking(seeking)
+                if seeking.bid.token == bid.token
+                    && !self.is_closed
+                    && self.clock.now() < lease.deadline() =>
+            {
+                let Some(seat) = cohort.seats.front() else {
+                    return Placed::Unwanted;
+                };
+                if !bid.serves(seat) {
+                    let mut other =
+                        Bid::new(session, seat.claim.clone(), self.floors.of(name).max(fence)).sought();
+                    other.replaces = Some(bid.token.clone());
+                    self.settled.add(&bid.token);
+                    seeking.bid = other.clone();
+                    return Placed::Replace(other);
+                }
+                self.call_first(name, bid.clone(), lease, fence, after);
+                Placed::Turn
+            }
+            _ => Placed::Unwanted,
+        }
+    }
+
+    /// The background task ends without a lease: everyone who waits is told why, or the next bid begins.
+    pub(crate) fn seek_ended(
+        &mut self,
+        name: &Name,
+        bid: &Bid,
+        error: Option<&Error>,
+        session: &Session,
+        after: &mut After,
+    ) {
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return;
+        };
+        if !matches!(&cohort.phase, Phase::Seeking(seeking) if seeking.bid.token == bid.token) {
+            return;
+        }
+        self.settled.add(&bid.token);
+        cohort.phase = Phase::Idle;
+        if let Some(error) = error {
+            cohort.fail_all(error, after);
+        }
+        self.go_on(name, session, after);
+    }
+
+    /// The store pushed a grant.
+    pub(crate) fn pushed(
+        &mut self,
+        name: &Name,
+        grant: &Grant,
+        connection: u64,
+        after: &mut After,
+    ) -> Pushed {
+        if self.is_for_somebody(name, grant, connection, after) {
+            return Pushed::Known;
+        }
+        if self.settled.0.contains(&grant.token) {
+            return Pushed::Unwanted;
+        }
+        self.metrics.unasked_grants += 1;
+        Pushed::Unasked
+    }
+
+    fn is_for_somebody(&mut self, name: &Name, grant: &Grant, connection: u64, after: &mut After) -> bool {
+        let now = self.clock.now();
+        let Some(cohort) = self.cohorts.get_mut(name) else {
+            return self.has_parted(&grant.token);
+        };
+        if cohort.has_token(&grant.token) {
+            return true;
+        }
+        let seeking = match &mut cohort.phase {
+            Phase::Seeking(seeking) => seeking,
+            Phase::Asking { token, early, .. } if *token == grant.token => {
+                *early = Some(Box::new(grant.clone()));
+                return true;
+            }
+            _ => return self.has_parted(&grant.token),
+        };
+        if seeking.bid.token != grant.token {
+            return seeking.bid.replaces.as_ref() == Some(&grant.token) || self.has_parted(&grant.token);
+        }
+        let (bid, alarm) = (seeking.bid.clone(), Arc::clone(&seeking.alarm));
+        let is_for = |seat: &Arc<Seat>| bid.serves(seat);
+        let pair = bid.pair.filter(|pair| pair.connection == connection);
+        let lease = pair.and_then(|pair| Lease::pushed(&bid.claim.terms, pair, grant.at, grant.term, now));
+        if let Some(lease) = lease
+            && grant.fence > bid.floor
+            && cohort.seats.front().is_some_and(is_for)
+            && now < lease.deadline()
+            && !self.is_closed
+        {
+            self.call_first(name, bid, lease, grant.fence, after);
+            alarm.ring_granted();
+        } else {
+            // It can't be believed as it is: the background task confirms it by a beat.
+            alarm.ring();
+        }
+        true
+    }
+
+    /// Grants may have been pushed without being heard: every background task asks again.
+    pub(crate) fn rouse_waiting(&self) {
+        for cohort in self.cohorts.values() {
+            if let Phase::Seeking(seeking) = &cohort.phase {
+                seeking.alarm.ring();
+            }
+        }
+    }
+
+    fn has_parted(&self, token: &Token) -> bool {
+        self.parted.iter().any(|(_, parted)| parted == token)
+    }
+
+    /// The first task's turn begins.
+    fn call_first(&mut self, name: &Name, bid: Bid, lease: Lease, fence: u64, after: &mut After) {
+        let cohort = self.cohorts.get_mut(name).expect("a cohort with a first task");
+        let seat = cohort.seats.pop_front().expect("a first task");
+        let turn = self.hold(name, bid, lease, fence, Some(Arc::clone(&seat)), after);
+        after.wake(seat.call(Call::Turn(turn)));
+    }
+}

@@ -1,0 +1,171 @@
+//! The one source of time. Tests own it.
+//!
+//! Validity is measured on CLOCK_BOOTTIME, which goes on while the machine sleeps: `Instant` stands still on Linux, and a laptop
+//! that wakes up would believe in leases that ended hours ago. The runtime's timers stand still too, so whoever sleeps until a
+//! moment of this clock looks at it again every now and then ([`Clock::sleep_until`]). On one machine all contenders sleep alike:
+//! a file domain measures on CLOCK_MONOTONIC, and a lease outlives the machine's sleep. The wall clock is read for fences and for
+//! people, never for validity.
+
+use std::future::Future;
+use std::num::NonZeroU64;
+use std::ops::{Add, Sub};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, SystemTime};
+
+use rustix::time::ClockId;
+
+use crate::time::manual_clock::ManualClock;
+
+/// How long a sleeper trusts the runtime's timers before it looks at the clock again.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// A moment on a [`Clock`], in µs. Only differences mean anything.
+///
+/// One more is stored, so that there is room for `None`: a lease has several moments that may not be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Moment(NonZeroU64);
+
+impl Moment {
+    /// Later than anything that happens.
+    pub(crate) const FAR: Moment = Moment(NonZeroU64::MAX);
+
+    pub(crate) fn from_micros(micros: u64) -> Self {
+        Moment(NonZeroU64::MIN.saturating_add(micros))
+    }
+
+    pub(crate) fn as_micros(self) -> u64 {
+        self.0.get() - 1
+    }
+
+    /// The time from `earlier` to this moment; zero when it is not earlier.
+    pub(crate) fn since(self, earlier: Moment) -> Duration {
+        Duration::from_micros(self.0.get().saturating_sub(earlier.0.get()))
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Moment;
+    fn add(self, duration: Duration) -> Moment {
+        Moment(self.0.saturating_add(micros(duration)))
+    }
+}
+
+impl Sub<Duration> for Moment {
+    type Output = Moment;
+    fn sub(self, duration: Duration) -> Moment {
+        Moment::from_micros(self.as_micros().saturating_sub(micros(duration)))
+    }
+}
+
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Where time comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Clock {
+    /// CLOCK_BOOTTIME.
+    System,
+    /// CLOCK_MONOTONIC, which stands still while the machine sleeps.
+    Awake,
+    /// A clock that stands still until a test moves it.
+    Manual(Arc<ManualClock>),
+}
+
+impl Clock {
+    pub(crate) fn now(&self) -> Moment {
+        match self {
+            Clock::System => Moment::from_micros(boot_micros()),
+            Clock::Awake => Moment::from_micros(micros_of(ClockId::Monotonic)),
+            Clock::Manual(clock) => clock.now(),
+        }
+    }
+
+    /// µs since 1970, for fences.
+    pub(crate) fn wall_micros(&self) -> u64 {
+        match self {
+            Clock::System | Clock::Awake => {
+                let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+                since_1970.map_or(0, micros)
+            }
+            Clock::Manual(clock) => clock.wall_micros(),
+        }
+    }
+
+    /// The wall clock, for people.
+    pub(crate) fn wall(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_micros(self.wall_micros())
+    }
+
+    /// Waits until the clock has reached `moment`, also when the machine sleeps meanwhile.
+    pub(crate) async fn sleep_until(&self, moment: Moment) {
+        match self {
+            Clock::Manual(clock) => clock.sleep_until(moment).await,
+            Clock::System | Clock::Awake => loop {
+                let left = moment.since(self.now());
+                if left.is_zero() {
+                    return;
+                }
+                tokio::time::sleep(left.min(LOOK_AGAIN)).await;
+            },
+        }
+    }
+
+    /// Runs `future` until `moment`; `None` when it did not finish by then.
+    pub(crate) async fn until<F: Future>(&self, moment: Moment, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        let mut sleep = pin!(self.sleep_until(moment));
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(Some(output));
+            }
+            sleep.as_mut().poll(cx).map(|()| None)
+        })
+        .await
+    }
+}
+
+fn boot_micros() -> u64 {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let id = ClockId::Boottime;
+    // Elsewhere CLOCK_MONOTONIC is the nearest there is; on macOS it goes on while the machine sleeps.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let id = ClockId::Monotonic;
+    micros_of(id)
+}
+
+fn micros_of(id: ClockId) -> u64 {
+    let time = rustix::time::clock_gettime(id);
+    time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_clock_is_boottime() {
+        let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+        let uptime: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+        let now = Duration::from_micros(Clock::System.now().as_micros()).as_secs_f64();
+        assert!((now - uptime).abs() < 60.0, "clock says {now} s, /proc/uptime (BOOTTIME) says {uptime} s");
+    }
+
+    #[test]
+    fn moments_saturate() {
+        let now = Moment::from_micros(5);
+        assert_eq!(now.since(Moment::from_micros(9)), Duration::ZERO);
+        assert_eq!(now - Duration::from_secs(1), Moment::from_micros(0));
+        assert_eq!(now + Duration::MAX, Moment::FAR);
+    }
+
+    #[tokio::test]
+    async fn until_ends_what_never_ends() {
+        let clock = Clock::System;
+        let soon = clock.now() + Duration::from_millis(1);
+        assert_eq!(clock.until(soon, std::future::pending::<()>()).await, None);
+        assert_eq!(clock.until(soon, async { 7 }).await, Some(7), "what is ready wins over what is late");
+    }
+}

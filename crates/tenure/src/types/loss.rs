@@ -1,0 +1,105 @@
+//! Why a lease ended before its holder gave it back.
+
+use std::fmt;
+
+use crate::types::name::Name;
+use crate::types::owner::{Owner, Token};
+
+/// Why a lease ended.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// use tenure::{Domain, LossKind};
+///
+/// let domain = Domain::open("memory:").await?;
+/// let guard = domain.lock("orders/42").acquire().await?;
+/// let other = domain.lock("orders/42").label("operator").take_over().await?;
+///
+/// let loss = guard.lost().await;
+/// match loss.kind() {
+///     LossKind::Taken { by } => assert_eq!(by.label(), "operator"),
+///     kind => unreachable!("{kind:?}"),
+/// }
+/// # drop(other);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LossKind {
+    /// Its time ran out: it was not to be renewed any longer, or the process was stopped for too long.
+    Expired,
+    /// The store answered that someone else holds the name.
+    Taken {
+        /// Who holds it now.
+        by: Owner,
+    },
+    /// The store answered that nobody holds the name: the lease was broken, deleted or flushed.
+    Gone,
+    /// Its time ran out while the store did not answer.
+    Unreachable,
+    /// The domain was closed.
+    Closed,
+    /// Its own guard gave it back.
+    Released,
+    /// This process is a forked child: the lease is its parent's, which still holds it.
+    Forked,
+}
+
+impl LossKind {
+    /// Why a lease ended that the store does not know any more.
+    pub(crate) fn from_holder(holder: Option<&Token>) -> Self {
+        match holder {
+            Some(token) => LossKind::Taken { by: token.owner() },
+            None => LossKind::Gone,
+        }
+    }
+}
+
+/// A lease that ended, and why.
+///
+/// It converts into an [`Error`](crate::Error) of kind [`Lost`](crate::ErrorKind::Lost), or [`Forked`](crate::ErrorKind::Forked) in a forked child, so that `return Err(loss.into())` works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    name: Name,
+    kind: LossKind,
+}
+
+impl Loss {
+    pub(crate) fn new(name: Name, kind: LossKind) -> Self {
+        Loss { name, kind }
+    }
+
+    /// The name whose lease ended.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// Why it ended.
+    #[must_use]
+    pub fn kind(&self) -> &LossKind {
+        &self.kind
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lease on `{}` ", self.name)?;
+        match &self.kind {
+            LossKind::Expired => f.write_str("expired; use a longer ttl, or let it be renewed"),
+            LossKind::Taken { by } => write!(f, "was taken by {by}"),
+            LossKind::Gone => f.write_str("is gone from the store: broken, deleted or flushed"),
+            LossKind::Unreachable => f.write_str("ran out while the store did not answer"),
+            LossKind::Closed => f.write_str("ended because its domain was closed"),
+            LossKind::Released => f.write_str("was released by its guard"),
+            LossKind::Forked => {
+                f.write_str("belongs to the parent of this forked process; open a domain in the child")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Loss {}
