@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (lock, ticket) =
                 (domain.lock("ticket/42").label(format!("seller {seller}")), Arc::clone(&ticket));
             tokio::spawn(async move {
-                lock.run(async |tenure| ticket.lock().expect("nobody panics").sell(seller, tenure.fence()))
+                lock.run(async |lease| ticket.lock().expect("nobody panics").sell(seller, lease.fence()))
                     .await
             })
         })

@@ -10,7 +10,7 @@
 //! # async fn save(fence: tenure::Fence) -> std::io::Result<()> { Ok(()) }
 //! let domain = tenure::Domain::open("memory:").await?;
 //!
-//! let saved = domain.lock("orders/42").run(async |tenure| save(tenure.fence()).await).await?;
+//! let saved = domain.lock("orders/42").run(async |lease| save(lease.fence()).await).await?;
 //! saved.value.expect("the work's own result");
 //! # Ok(())
 //! # }
@@ -19,7 +19,7 @@
 //! # What is held, and for how long
 //! The store grants a *lease*: it ends by itself after its ttl unless it is renewed, which happens in the background for as long as the
 //! guard lives. So a process that dies frees its names, and one that hangs loses them. A holder is told *before* its lease ends in the
-//! store ([`Tenure::lost`], [`Tenure::is_held`]), unless it is ended there by force, which it is told as soon as the store says so. A holder that
+//! store ([`Lease::lost`], [`Lease::is_held`]), unless it is ended there by force, which it is told as soon as the store says so. A holder that
 //! was paused between its check and its write is stopped by its [`Fence`], if the resource checks it.
 //!
 //! A lock is not re-entrant: a task that acquires what it holds waits for itself.
@@ -66,7 +66,7 @@ pub use api::run::{Ran, Report};
 
 // Holding it.
 pub use api::guard::{Guard, Returned};
-pub use api::lease::Tenure;
+pub use api::lease::Lease;
 pub use types::fence::{Fence, HighWater, Stale};
 pub use types::owner::Owner;
 pub use types::release::Release;

@@ -11,10 +11,10 @@ use super::time::{
 pub(super) async fn a_ticket_is_adopted_under_a_higher_fence(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let guard = hold(&a).await;
-    let (fence, token, tenure) = (guard.fence(), guard.token().to_owned(), guard.tenure().clone());
+    let (fence, token, lease) = (guard.fence(), guard.token().to_owned(), guard.lease().clone());
     let ticket = guard.detach().await.expect("to detach");
     assert_eq!((ticket.name(), ticket.fence()), (NAME, fence));
-    assert!(!tenure.is_held(), "detached, and still held here");
+    assert!(!lease.is_held(), "detached, and still held here");
     assert!(!lock(&a).try_acquire().await.expect("no error").is_acquired(), "nobody has it, and it is held");
     let ticket: Ticket = ticket.to_string().parse().expect("a ticket that can be printed");
     let guard = b.domain().adopt(&ticket).await.expect("to adopt");

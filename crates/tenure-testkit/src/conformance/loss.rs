@@ -162,18 +162,18 @@ pub(super) async fn a_loss_is_final(f: &impl Fixture) {
     let client = f.client().await;
     let lapsing = client.domain().lock(NAME).ttl(SHORT).no_renewal();
     let guard = lapsing.acquire().await.expect("to acquire");
-    let tenure = guard.tenure().clone();
+    let lease = guard.lease().clone();
     let loss = drive(f, guard.lost()).await;
     assert_eq!(guard.renew().await.expect_err("it is lost").kind(), ErrorKind::Lost);
     f.let_pass(SHORT / 2).await;
-    assert!(!guard.is_held() && !tenure.is_held());
-    assert_eq!(tenure.lost().await, loss);
+    assert!(!guard.is_held() && !lease.is_held());
+    assert_eq!(lease.lost().await, loss);
     drop(guard);
     let again = match drive(f, lapsing.try_acquire_for(LONG)).await.expect("no error") {
         Attempt::Acquired(again) => again,
         Attempt::Busy(busy) => panic!("{busy}"),
     };
-    assert!(again.is_held() && !tenure.is_held());
+    assert!(again.is_held() && !lease.is_held());
 }
 
 // R3.2: everyone who asks is told, not only the first.
@@ -183,8 +183,8 @@ pub(super) async fn every_view_of_a_lease_is_told(f: &impl Fixture) {
     let guard = lapsing.acquire().await.expect("to acquire");
     let watchers: Vec<_> = (0..4)
         .map(|_| {
-            let tenure = guard.tenure().clone();
-            tokio::spawn(async move { tenure.lost().await })
+            let lease = guard.lease().clone();
+            tokio::spawn(async move { lease.lost().await })
         })
         .collect();
     for watcher in watchers {

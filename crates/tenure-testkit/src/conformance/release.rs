@@ -9,11 +9,11 @@ use super::time::{NAME, SHORT, drive, enqueue, eventually, granted, hold, is_fre
 pub(super) async fn a_release_says_that_it_was_done(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let guard = hold(&a).await;
-    let tenure = guard.tenure().clone();
+    let lease = guard.lease().clone();
     assert_eq!(guard.release().await.expect("to release"), Release::Done);
     assert!(!look(b.domain()).await.is_held(), "released, and still there");
-    assert!(!tenure.is_held() && tenure.remaining().is_zero());
-    assert_eq!(*tenure.lost().await.kind(), LossKind::Released);
+    assert!(!lease.is_held() && lease.remaining().is_zero());
+    assert_eq!(*lease.lost().await.kind(), LossKind::Released);
 }
 
 // R2.5
@@ -88,14 +88,14 @@ pub(super) async fn a_late_release_does_not_end_the_next_lease(f: &impl Fixture)
 pub(super) async fn a_task_can_not_release_the_turn_of_another(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let first = hold(&a).await;
-    let tenure = first.tenure().clone();
+    let lease = first.lease().clone();
     let second = sit(f, &a, lock(&a).label("holder")).await;
     first.release().await.expect("to release");
     let second = granted(f, second).await;
-    assert!(!tenure.is_held(), "its turn is over");
-    assert_eq!(*tenure.lost().await.kind(), LossKind::Released);
-    assert!(second.is_held() && second.fence() > tenure.fence());
-    drop(tenure);
+    assert!(!lease.is_held(), "its turn is over");
+    assert_eq!(*lease.lost().await.kind(), LossKind::Released);
+    assert!(second.is_held() && second.fence() > lease.fence());
+    drop(lease);
     assert!(second.is_held());
     second.renew().await.expect("still ours, says the store");
     assert!(!lock(&b).try_acquire().await.expect("no error").is_acquired());

@@ -15,10 +15,10 @@ use super::time::{
 pub(super) async fn run_gives_back_at_the_end(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let ran = lock(&a)
-        .run(async |tenure| {
-            assert!(tenure.is_held());
+        .run(async |lease| {
+            assert!(lease.is_held());
             assert!(!lock(&b).try_acquire().await.expect("no error").is_acquired());
-            tenure
+            lease
         })
         .await
         .expect("to run");
@@ -84,9 +84,9 @@ pub(super) async fn run_reports_how_long_it_waited_and_held(f: &impl Fixture) {
     let (wait, work) = (Duration::from_millis(400), Duration::from_millis(200));
     let guard = hold(&a).await;
     let lock = lock(&b);
-    let mut running = Box::pin(lock.run(async |tenure| {
+    let mut running = Box::pin(lock.run(async |lease| {
         f.let_pass(work).await;
-        tenure.since()
+        lease.since()
     }));
     pending_until(f, running.as_mut(), async || queue(a.domain()).await.len() == 1).await;
     f.let_pass(wait).await;

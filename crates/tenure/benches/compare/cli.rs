@@ -16,12 +16,12 @@ const RUNS: usize = 40;
 
 fn startup(scenario: &str, report: &mut Report) {
     let scratch = Scratch::new();
-    let tenure = match build() {
+    let program = match build() {
         Ok(tenure) => tenure,
         Err(error) => return eprintln!("{scenario} is left out: tenure could not be built: {error}"),
     };
     let ours = || {
-        let mut command = Command::new(&tenure);
+        let mut command = Command::new(&program);
         command.args(["run", "--url", &scratch.url(), "bench", "--", "true"]);
         command
     };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::api::lock::Lock;
 use crate::backend::{Answer, Capability, open};
-use crate::core::lease::Terms;
+use crate::core::deadlines::Terms;
 use crate::core::record::{Op, Reply};
 use crate::engine::client::{Client, Executed};
 use crate::time::clock::Clock;
@@ -50,7 +50,7 @@ const LONGEST_STOP: Duration = Duration::from_secs(3);
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tenure::Error> {
 /// let domain = tenure::Domain::open("memory:").await?;
-/// let ran = domain.lock("orders/42").run(async |tenure| tenure.fence()).await?;
+/// let ran = domain.lock("orders/42").run(async |lease| lease.fence()).await?;
 /// println!("ran with fence {}", ran.value);
 /// # Ok(())
 /// # }
@@ -428,7 +428,7 @@ impl Domain {
         let mut metrics = table.metrics;
         for cohort in table.cohorts.values() {
             metrics.held += cohort.leases.len() as u64;
-            metrics.waiting += cohort.seats.len() as u64;
+            metrics.waiting += cohort.waiting.len() as u64;
         }
         metrics
     }
@@ -490,7 +490,7 @@ impl Domain {
     ///     let domain = tenure::Domain::open("redis://localhost").await?;
     ///     let lock = domain.lock("orders/42");
     ///     let ended = tokio::select! {
-    ///         ran = lock.run(async |tenure| work(tenure.fence()).await) => ran.map(drop),
+    ///         ran = lock.run(async |lease| work(lease.fence()).await) => ran.map(drop),
     ///         _ = sigterm.recv() => Ok(()), // `run` is dropped: its work stops, and the release begins
     ///     };
     ///     domain.close().await; // the release has ended

@@ -16,7 +16,7 @@ use crate::api::guard::Guard;
 use crate::backend::Backend;
 use crate::backend::gate::{Fate, Gates, Kind, Run};
 use crate::backend::memory::{Memory, MemoryStore};
-use crate::core::lease::Terms;
+use crate::core::deadlines::Terms;
 use crate::core::record::{Op, Reply};
 use crate::engine::client::Client;
 use crate::time::clock::Clock;

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::lease::Tenure;
+use crate::api::lease::Lease;
 use crate::core::claim::Claim;
 use crate::core::record::{Op, Reply};
 use crate::engine::client::{Client, Executed};
@@ -18,8 +18,8 @@ use crate::types::ticket::Ticket;
 
 /// Owns a lease; gives it back when dropped.
 ///
-/// While a guard lives, its lease is renewed in the background. It derefs to a [`Tenure`], which tells the fence, the time left, and
-/// when the lease is [lost](Tenure::lost).
+/// While a guard lives, its lease is renewed in the background. It derefs to a [`Lease`], which tells the fence, the time left, and
+/// when the lease is [lost](Lease::lost).
 ///
 /// # Drop
 /// Dropping never blocks and never panics, and works outside a runtime and on panic. On `memory:` and `file:` the name is released at once, and
@@ -28,7 +28,7 @@ use crate::types::ticket::Ticket;
 /// [`release`](Self::release), which waits for the store and says what became of the lease.
 ///
 /// # In a forked child
-/// A copy of a guard in a forked child owns nothing: it is not [held](Tenure::is_held), dropping it does nothing, and the parent holds on.
+/// A copy of a guard in a forked child owns nothing: it is not [held](Lease::is_held), dropping it does nothing, and the parent holds on.
 ///
 /// # Examples
 /// ```
@@ -44,7 +44,7 @@ use crate::types::ticket::Ticket;
 /// ```
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 pub struct Guard {
-    tenure: Tenure,
+    lease: Lease,
     client: Arc<Client>,
     claim: Arc<Claim>,
     /// A release was sent and not answered: it may have been executed.
@@ -56,13 +56,13 @@ pub struct Guard {
 impl Guard {
     pub(crate) fn new(client: Arc<Client>, turn: Turn, claim: Arc<Claim>) -> Self {
         tracing::debug!(target: "tenure", name = %turn.lease.name, fence = turn.fence.get(), "acquired");
-        Guard { tenure: Tenure(turn), client, claim, was_unanswered: false, is_done: false }
+        Guard { lease: Lease(turn), client, claim, was_unanswered: false, is_done: false }
     }
 
     /// The view of this lease, to be cloned and handed around.
     #[must_use]
-    pub fn tenure(&self) -> &Tenure {
-        &self.tenure
+    pub fn lease(&self) -> &Lease {
+        &self.lease
     }
 
     /// Gives the lease back, and says what became of it.
@@ -94,7 +94,7 @@ impl Guard {
     /// # }
     /// ```
     pub async fn release(mut self) -> Result<Release, Returned> {
-        let (client, turn) = (&self.client, &self.tenure.0);
+        let (client, turn) = (&self.client, &self.lease.0);
         match release::give_back(client, turn, self.claim.terms.timeout(), &mut self.was_unanswered).await {
             Ok(release) => {
                 self.is_done = true;
@@ -104,9 +104,9 @@ impl Guard {
         }
     }
 
-    /// How long the store may keep the lease from now on if it is not given back: an upper bound. [`remaining`](Tenure::remaining) is the lower
+    /// How long the store may keep the lease from now on if it is not given back: an upper bound. [`remaining`](Lease::remaining) is the lower
     /// bound. If the answer to a renewal is lost, the store may have renewed the lease: then this is a full ttl, also after the lease
-    /// [was lost](Tenure::lost) here.
+    /// [was lost](Lease::lost) here.
     ///
     /// # Examples
     /// ```
@@ -123,14 +123,14 @@ impl Guard {
     /// ```
     #[must_use]
     pub fn left_in_store(&self) -> Duration {
-        self.tenure.0.lease.left_in_store()
+        self.lease.0.lease.left_in_store()
     }
 
     /// Renews the lease now, by its ttl. Only needed with [`no_renewal`](crate::Lock::no_renewal), or to be sure.
     ///
     /// # Errors
     /// [`Lost`](crate::ErrorKind::Lost) when the lease is not ours any more; [`Unavailable`](crate::ErrorKind::Unavailable) when the
-    /// store did not answer: then it is still held until [`remaining`](Tenure::remaining) is over.
+    /// store did not answer: then it is still held until [`remaining`](Lease::remaining) is over.
     ///
     /// # Cancel safety
     /// Dropping the future leaves it open whether the lease was renewed. It is never shortened.
@@ -147,11 +147,11 @@ impl Guard {
     /// ```
     pub async fn renew(&self) -> Result<(), Error> {
         self.client.check_process()?;
-        let ttl = self.client.table.lock().renewal_by_hand(&self.tenure.0.lease);
+        let ttl = self.client.table.lock().renewal_by_hand(&self.lease.0.lease);
         let Some(ttl) = ttl.filter(|_| self.is_held()) else {
             return Err(self.lost().await.into());
         };
-        let token = self.tenure.0.lease.token.clone();
+        let token = self.lease.0.lease.token.clone();
         self.ask(Op::Renew { token, ttl }, ttl).await
     }
 
@@ -183,7 +183,7 @@ impl Guard {
         if let Err(error) = self.client.check_process() {
             return Err(Returned { guard: self, error });
         }
-        let lease = Arc::clone(&self.tenure.0.lease);
+        let lease = Arc::clone(&self.lease.0.lease);
         let ttl = self.client.table.lock().renewal_by_hand(&lease);
         let Some(ttl) = ttl.filter(|_| self.is_held()) else {
             let error = self.lost().await.into();
@@ -193,14 +193,14 @@ impl Guard {
             return Err(Returned { guard: self, error });
         }
         self.is_done = true;
-        self.tenure.0.end();
+        self.lease.0.end();
         self.client.change(|table, after| table.detached(&lease, self.client.session(), after));
         Ok(Ticket::new(lease.name.clone(), lease.token.clone(), self.fence(), self.claim.terms.ttl))
     }
 
     /// Sends a kind of renewal that asks for `ttl`, and enters its answer.
     async fn ask(&self, op: Op, ttl: Duration) -> Result<(), Error> {
-        let (client, lease) = (&self.client, &self.tenure.0.lease);
+        let (client, lease) = (&self.client, &self.lease.0.lease);
         lease.renewal_sent();
         let Executed { reply, sent, .. } =
             client.execute(&lease.name, op, self.claim.terms.timeout()).await?;
@@ -218,24 +218,24 @@ impl Guard {
 }
 
 impl Deref for Guard {
-    type Target = Tenure;
+    type Target = Lease;
 
-    fn deref(&self) -> &Tenure {
-        &self.tenure
+    fn deref(&self) -> &Lease {
+        &self.lease
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.is_done {
-            release::give_back_later(&self.client, &self.tenure.0);
+            release::give_back_later(&self.client, &self.lease.0);
         }
     }
 }
 
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Guard").field(&self.tenure).finish()
+        f.debug_tuple("Guard").field(&self.lease).finish()
     }
 }
 

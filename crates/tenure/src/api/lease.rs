@@ -19,19 +19,19 @@ use crate::types::loss::Loss;
 /// let domain = tenure::Domain::open("memory:").await?;
 /// let guard = domain.lock("orders/42").acquire().await?;
 ///
-/// let tenure = guard.tenure().clone();
-/// assert!(tenure.is_held());
-/// assert_eq!(tenure.name(), "orders/42");
+/// let lease = guard.lease().clone();
+/// assert!(lease.is_held());
+/// assert_eq!(lease.name(), "orders/42");
 ///
 /// guard.release().await?;
-/// assert!(!tenure.is_held());
+/// assert!(!lease.is_held());
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Tenure(pub(crate) Turn);
+pub struct Lease(pub(crate) Turn);
 
-impl Tenure {
+impl Lease {
     /// What is locked.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -121,16 +121,16 @@ impl Tenure {
     }
 }
 
-impl Tenure {
+impl Lease {
     /// Why it is not held, if it is not.
     pub(crate) fn loss(&self) -> Option<Loss> {
         self.0.loss()
     }
 }
 
-impl fmt::Debug for Tenure {
+impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenure")
+        f.debug_struct("Lease")
             .field("name", &self.name())
             .field("fence", &self.fence().get())
             .field("is_held", &self.is_held())

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::api::guard::Guard;
 use crate::core::claim::Claim;
-use crate::core::lease::Terms;
+use crate::core::deadlines::Terms;
 use crate::core::record::Op;
 use crate::engine::acquire::{self, Outcome, Patience};
 use crate::engine::bid::Bid;
 use crate::engine::client::Client;
 use crate::engine::lease_state::Turn;
-use crate::engine::seize;
+use crate::engine::take_over;
 use crate::time::clock::Moment;
 use crate::types::error::Error;
 use crate::types::name::Name;
@@ -24,7 +24,7 @@ use crate::types::status::Busy;
 ///
 /// # Which verb?
 /// - [`run`](Self::run) when the work is a future: it stops the work on loss and awaits the release. Start here.
-/// - [`acquire`](Self::acquire) when the lock is held across something that is not one future. Watch [`lost`](crate::Tenure::lost).
+/// - [`acquire`](Self::acquire) when the lock is held across something that is not one future. Watch [`lost`](crate::Lease::lost).
 /// - [`try_acquire`](Self::try_acquire) when someone else doing the work is as good.
 /// - [`take_over`](Self::take_over) when the holder is known to be gone or wrong.
 ///
@@ -227,7 +227,7 @@ impl Lock {
             let (token, ttl) = (bid.token.clone(), bid.claim.terms.first_term());
             Op::TakeOver { token, ttl, floor: bid.floor, not_after }
         };
-        seize::seize(&self.client, claim, op).await
+        take_over::take(&self.client, claim, op).await
     }
 
     fn patience(&self, waits: bool, limit: Option<Moment>) -> Patience {

@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use crate::api::guard::Guard;
-use crate::api::lease::Tenure;
+use crate::api::lease::Lease;
 use crate::api::lock::{Attempt, Lock};
 use crate::engine::client::Client;
 use crate::types::error::Error;
@@ -56,7 +56,7 @@ impl Lock {
     /// Waits for the name, runs the work, gives the name back. The recommended form.
     ///
     /// On loss the work is dropped at its next await, before the lease ends in the store (unless it is ended there by force). Panics and
-    /// cancellation give the name back as well. Use [`tenure.fence()`](Tenure::fence) in the work's writes.
+    /// cancellation give the name back as well. Use [`tenure.fence()`](Lease::fence) in the work's writes.
     ///
     /// # Errors
     /// [`Lost`](crate::ErrorKind::Lost) when the lease was lost before the work was done, be it that the work was stopped, or that it went on
@@ -70,7 +70,7 @@ impl Lock {
     ///
     /// # In generic code
     /// A spawned `run` needs work whose future is `Send`. For a closure that is known by its type that is seen by itself; for a parameter write
-    /// `F: FnOnce(Tenure) -> Fut, Fut: Future + Send` and `.run(async move |tenure| work(tenure).await)`.
+    /// `F: FnOnce(Lease) -> Fut, Fut: Future + Send` and `.run(async move |lease| work(lease).await)`.
     ///
     /// # Examples
     /// ```
@@ -78,12 +78,12 @@ impl Lock {
     /// # async fn main() -> Result<(), tenure::Error> {
     /// # async fn save(fence: tenure::Fence) -> std::io::Result<()> { Ok(()) }
     /// let domain = tenure::Domain::open("memory:").await?;
-    /// let saved = domain.lock("orders/42").run(async |tenure| save(tenure.fence()).await).await?;
+    /// let saved = domain.lock("orders/42").run(async |lease| save(lease.fence()).await).await?;
     /// saved.value.expect("the work's own result");
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn run<T>(&self, work: impl AsyncFnOnce(Tenure) -> T) -> Result<Ran<T>, Error> {
+    pub async fn run<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> Result<Ran<T>, Error> {
         let _counted = Counted::new(&self.client);
         let asked = self.client.clock.now();
         let guard = self.acquire().await?;
@@ -112,7 +112,7 @@ impl Lock {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn try_run<T>(&self, work: impl AsyncFnOnce(Tenure) -> T) -> Result<Attempt<Ran<T>>, Error> {
+    pub async fn try_run<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> Result<Attempt<Ran<T>>, Error> {
         self.try_run_for(Duration::ZERO, work).await
     }
 
@@ -139,7 +139,7 @@ impl Lock {
     pub async fn try_run_for<T>(
         &self,
         limit: Duration,
-        work: impl AsyncFnOnce(Tenure) -> T,
+        work: impl AsyncFnOnce(Lease) -> T,
     ) -> Result<Attempt<Ran<T>>, Error> {
         let _counted = Counted::new(&self.client);
         let asked = self.client.clock.now();
@@ -153,21 +153,18 @@ impl Lock {
         &self,
         guard: Guard,
         asked: crate::time::clock::Moment,
-        work: impl AsyncFnOnce(Tenure) -> T,
+        work: impl AsyncFnOnce(Lease) -> T,
     ) -> Result<Ran<T>, Error> {
         let clock = &self.client.clock;
         let (started, since) = (clock.now(), clock.wall());
         let finished = {
-            let mut work = pin!(work(guard.tenure().clone()));
+            let mut work = pin!(work(guard.lease().clone()));
             let mut lost = pin!(guard.lost());
             // The loss is looked at first: work that is lost must not take another step.
             std::future::poll_fn(|cx| {
                 // Work that forks must not go on in the child as well, which does not hold the lock.
                 if !self.client.is_here() {
-                    return Poll::Ready(Err(Loss::new(
-                        guard.tenure().0.lease.name.clone(),
-                        LossKind::Forked,
-                    )));
+                    return Poll::Ready(Err(Loss::new(guard.lease().0.lease.name.clone(), LossKind::Forked)));
                 }
                 match lost.as_mut().poll(cx) {
                     Poll::Ready(loss) => Poll::Ready(Err(loss)),

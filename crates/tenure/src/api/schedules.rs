@@ -30,7 +30,7 @@ use crate::api::guard::Guard;
 use crate::api::lock::Lock;
 use crate::backend::memory::{Memory, MemoryStore};
 use crate::backend::{Backend, Pending};
-use crate::core::lease::Terms;
+use crate::core::deadlines::Terms;
 use crate::engine::client::Client;
 use crate::time::clock::Clock;
 use crate::time::manual_clock::ManualClock;

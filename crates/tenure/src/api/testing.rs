@@ -36,7 +36,7 @@ use std::time::Duration;
 use crate::api::domain::Domain;
 use crate::backend::memory::{Faults, Memory, MemoryStore};
 use crate::backend::{Backend, Pending};
-use crate::core::lease::Terms;
+use crate::core::deadlines::Terms;
 use crate::engine::client;
 use crate::time::clock::Clock;
 use crate::time::manual_clock::ManualClock;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::{Answer, Backend, Capability, Grant, Pending, Sink};
-use crate::core::record::{Now, Op, Record, Reply, Wake};
+use crate::core::record::{Notice, Now, Op, Record, Reply};
 use crate::sync::Mutex;
 use crate::time::clock::Clock;
 use crate::types::error::Error;
@@ -95,13 +95,13 @@ impl MemoryStore {
     /// Applies an operation, then tells whom it concerns. Whoever can't be told is dead, and the next one is told.
     fn execute(&self, name: &Name, op: Op) -> Answer {
         let now = self.now();
-        let (mut wakes, mut told, mut cut) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut notices, mut told, mut cut) = (Vec::new(), Vec::new(), Vec::new());
         let mut state = self.state.lock();
-        let reply = state.apply(name, op, now, &mut wakes);
-        while let Some(wake) = wakes.pop() {
+        let reply = state.apply(name, op, now, &mut notices);
+        while let Some(wake) = notices.pop() {
             let (token, may_be_out_of_reach) = match &wake {
-                Wake::Granted { token, polls, .. } => (token, *polls),
-                Wake::Revoked { token } => (token, true),
+                Notice::Granted { token, polls, .. } => (token, *polls),
+                Notice::Revoked { token } => (token, true),
             };
             match state.line(token) {
                 // Not dropped under the lock: it may be the last handle of its client.
@@ -110,17 +110,17 @@ impl MemoryStore {
                 None if may_be_out_of_reach => {}
                 None => {
                     let death = Op::Death { token: token.clone() };
-                    state.apply(name, death, now, &mut wakes);
+                    state.apply(name, death, now, &mut notices);
                 }
             }
         }
         drop(state);
         for (sink, wake) in told {
             match wake {
-                Wake::Granted { token, fence, at, term, .. } => {
+                Notice::Granted { token, fence, at, term, .. } => {
                     sink.granted(name, Grant { token, fence, at, term });
                 }
-                Wake::Revoked { .. } => sink.doubt(name),
+                Notice::Revoked { .. } => sink.verify(name),
             }
         }
         Answer { reply, server: Some(now.lease) }
@@ -177,11 +177,11 @@ impl SharedStores {
 }
 
 impl State {
-    fn apply(&mut self, name: &Name, op: Op, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+    fn apply(&mut self, name: &Name, op: Op, now: Now, notices: &mut Vec<Notice>) -> Reply {
         self.sweep(now);
         let floor = self.floor;
         let record = self.records.entry(name.clone()).or_insert_with(|| Record::new(floor));
-        let reply = record.apply(op, now, wakes);
+        let reply = record.apply(op, now, notices);
         if record.is_over(now) {
             self.floor = self.floor.max(record.last_fence());
             self.records.remove(name);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::core::record::{LONGEST_BEAT, Op, Reply};
+use crate::core::record::{LONGEST_HEARTBEAT, Op, Reply};
 use crate::types::error::Error;
 use crate::types::finding::Finding;
 use crate::types::name::Name;
@@ -70,7 +70,7 @@ pub(crate) trait Backend: Send + Sync {
 
     /// The longest pause between two requests of a waiter, for a store that needs them more often than its record does.
     fn longest_pause(&self) -> Duration {
-        LONGEST_BEAT
+        LONGEST_HEARTBEAT
     }
 
     /// The number of the connection for this name. Times that the store told over different ones can't be compared: it may be another server.
@@ -106,7 +106,7 @@ pub(crate) trait Backend: Send + Sync {
     }
 
     /// Which run of which server this is, where that is known.
-    fn run(&self) -> Option<Run> {
+    fn incarnation(&self) -> Option<Incarnation> {
         None
     }
 
@@ -116,12 +116,12 @@ pub(crate) trait Backend: Send + Sync {
     }
 
     /// The holder of the name whose death this client was the one to see last: its lease was its process's, and ended with it.
-    fn buried(&self, _name: &Name) -> Option<Token> {
+    fn reaped(&self, _name: &Name) -> Option<Token> {
         None
     }
 
     /// Whether nothing can come of this token any more although the store is there: whoever waits with it needs another.
-    fn is_spent(&self, _token: &Token) -> bool {
+    fn is_unusable(&self, _token: &Token) -> bool {
         false
     }
 
@@ -177,7 +177,7 @@ pub enum Capability {
 
 /// One run of a server, from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct Incarnation {
     /// No two servers, and no two runs of one, have the same.
     pub(crate) id: Arc<str>,
     /// How old it is at least; `None` where it keeps everything from one run to the next.
@@ -206,13 +206,13 @@ pub(crate) trait Sink: Send + Sync {
     fn granted(&self, name: &Name, grant: Grant);
 
     /// The lease on the name may be gone, or have been granted: verify it.
-    fn doubt(&self, name: &Name);
+    fn verify(&self, name: &Name);
 
     /// Something may have happened to any lease, or to any waiter, without being told: verify them all.
-    fn doubt_all(&self);
+    fn verify_all(&self);
 
     /// Grants may have been made without being told: whoever waits asks again.
-    fn unheard(&self);
+    fn missed_grants(&self);
 }
 
 /// An answer that is there, or will be. In-process stores answer at once, also in a drop and outside a runtime.

@@ -11,7 +11,7 @@ use super::redis::Redis;
 use super::redis::cluster::Cluster;
 use super::{Backend, Pending, Sink, together};
 use crate::backend::runtime;
-use crate::core::lease::Terms;
+use crate::core::deadlines::Terms;
 use crate::time::clock::Clock;
 use crate::types::owner::Session;
 use crate::url::{Degrade, DomainUrl, Inner, RedisUrl, Target, Topology};

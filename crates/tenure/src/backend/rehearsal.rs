@@ -43,14 +43,14 @@ impl Sink for Ear {
         self.bell.notify_one();
     }
 
-    fn doubt(&self, _: &Name) {
+    fn verify(&self, _: &Name) {
         self.heard.lock().doubted = Some(Instant::now());
         self.bell.notify_one();
     }
 
-    fn doubt_all(&self) {}
+    fn verify_all(&self) {}
 
-    fn unheard(&self) {}
+    fn missed_grants(&self) {}
 }
 
 impl Ear {
@@ -73,9 +73,9 @@ impl Ear {
 pub(crate) struct Rehearsed {
     /// How long it took to take the name; or what went wrong with the lease.
     pub(crate) lease: Result<Duration, Error>,
-    /// After which time the one who waited was told of its turn.
+    /// Effects which time the one who waited was told of its turn.
     pub(crate) hand_over: Option<Duration>,
-    /// After which time the holder was told that its lease was broken.
+    /// Effects which time the holder was told that its lease was broken.
     pub(crate) loss: Option<Duration>,
 }
 
@@ -155,19 +155,20 @@ impl Scene<'_> {
         };
         rehearsed.lease = Ok(asked.elapsed());
 
-        let Reply::Waiting { place, .. } = self.ask(self.waiter, self.second, Wait::Join, true).await? else {
+        let Reply::Waiting { joined_at, .. } = self.ask(self.waiter, self.second, Wait::Join, true).await?
+        else {
             return Err(odd("a name that is held was granted to another"));
         };
         self.listening().await;
         let polls = self.waiter.polls(self.name);
-        self.ask(self.waiter, self.second, Wait::Keep { place }, polls).await?;
+        self.ask(self.waiter, self.second, Wait::Keep { joined_at }, polls).await?;
         let released = Instant::now();
         self.execute(self.holder, Op::Release { token: self.first.clone(), used: fence }).await?;
         let granted = self.ear.hears(|heard| heard.granted).await;
         rehearsed.hand_over = granted.map(|granted| granted - released);
 
         let polls = self.waiter.polls(self.name);
-        let reply = self.ask(self.waiter, self.second, Wait::Keep { place }, polls).await?;
+        let reply = self.ask(self.waiter, self.second, Wait::Keep { joined_at }, polls).await?;
         let Reply::Granted { fence: next } = reply else {
             return Err(odd("a name that was given back was not granted to the one who waited"));
         };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::lease::Terms;
+use crate::core::deadlines::Terms;
 use crate::types::error::Error;
 use crate::types::name::Name;
 use crate::types::owner::check_label;

@@ -1,5 +1,5 @@
 //! The rules of the lock, pure: no I/O, no clock, no tokio. Time comes in, decisions go out.
 
 pub(crate) mod claim;
-pub(crate) mod lease;
+pub(crate) mod deadlines;
 pub(crate) mod record;

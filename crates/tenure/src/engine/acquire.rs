@@ -1,8 +1,8 @@
 //! One task's way to its turn.
 //!
-//! On a name that nobody here wants, the task asks the store itself: one round trip, no other task involved. Otherwise it takes a seat
+//! On a name that nobody here wants, the task asks the store itself: one round trip, no other task involved. Otherwise it takes a task
 //! in the cohort and waits to be called. Whatever becomes of the task's future (its time is up, it is dropped at any await), what it
-//! left behind is taken over or undone by [`Sitting`]'s drop: I5.
+//! left behind is taken over or undone by [`Acquiring`]'s drop: I5.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use crate::backend::{Answer, Backend};
 use crate::core::claim::Claim;
-use crate::core::lease::{Lease, Pair};
+use crate::core::deadlines::{Deadlines, TimePair};
 use crate::core::record::{Op, Reply};
 use crate::engine::bid::Bid;
 use crate::engine::client::Client;
-use crate::engine::cohort::{Call, Seat};
+use crate::engine::cohort::{WaitingTask, Wakeup};
 use crate::engine::lease_state::Turn;
 use crate::engine::release;
 use crate::engine::seek;
-use crate::engine::table::Sit;
+use crate::engine::table::Enqueued;
 use crate::time::backoff::Attempts;
 use crate::time::clock::{Moment, micros};
 use crate::types::error::{Error, ErrorKind};
@@ -141,30 +141,30 @@ async fn acquire_once(
     client.see_runtime(&claim.terms)?;
     let waker = std::future::poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let max_outage = patience.in_queue(claim.terms.ttl);
-    let (name, seat) = (&claim.name, Seat::new(Arc::clone(claim), waits, max_outage, waker));
-    let mut sitting =
-        Sitting { client, name, seat, bid: None, asked_until: None, is_seated: false, is_watched: false };
-    match client.table.lock().sit(name, &sitting.seat, session)? {
-        Sit::Refused(busy) => return Ok(Outcome::Busy(Box::new(busy))),
-        Sit::Wait { asked_until } => {
-            sitting.is_seated = true;
-            sitting.is_watched = true;
-            sitting.asked_until = asked_until;
+    let (name, task) = (&claim.name, WaitingTask::new(Arc::clone(claim), waits, max_outage, waker));
+    let mut acquiring =
+        Acquiring { client, name, task, bid: None, asked_until: None, is_queued: false, is_watched: false };
+    match client.table.lock().enqueue(name, &acquiring.task, session)? {
+        Enqueued::Refused(busy) => return Ok(Outcome::Busy(Box::new(busy))),
+        Enqueued::Wait { asked_until } => {
+            acquiring.is_queued = true;
+            acquiring.is_watched = true;
+            acquiring.asked_until = asked_until;
         }
-        Sit::Ask(bid) => sitting.bid = Some(bid),
+        Enqueued::Ask(bid) => acquiring.bid = Some(bid),
     }
-    if sitting.is_seated {
+    if acquiring.is_queued {
         client.mind_keeper();
     }
     // Asking the store is boxed: most turns of a contended name never come here, and their futures stay small.
-    if sitting.bid.is_some() {
-        match Box::pin(sitting.ask(limit)).await? {
+    if acquiring.bid.is_some() {
+        match Box::pin(acquiring.ask(limit)).await? {
             Asked::Answered(outcome) => return Ok(outcome),
             Asked::TooLate => return Err(Ended::TooLate),
             Asked::MustWait => {}
         }
     }
-    sitting.wait(limit).await
+    acquiring.wait(limit).await
 }
 
 /// What became of a task that asked the store.
@@ -182,20 +182,20 @@ async fn connect(client: &Client, limit: Option<Moment>) -> Result<&Arc<dyn Back
 }
 
 /// A task that asks or waits, and cleans up when it goes away.
-struct Sitting<'a> {
+struct Acquiring<'a> {
     client: &'a Arc<Client>,
     name: &'a Name,
-    seat: Arc<Seat>,
+    task: Arc<WaitingTask>,
     /// What it asks the store with, until it has its answer.
     bid: Option<Bid>,
     /// Another task asks; after this moment, one that nobody polls any more.
     asked_until: Option<Moment>,
-    is_seated: bool,
-    /// Its seat has the waker of the present poll.
+    is_queued: bool,
+    /// Its task has the waker of the present poll.
     is_watched: bool,
 }
 
-impl Sitting<'_> {
+impl Acquiring<'_> {
     /// Asks the store, if it is this task's to ask.
     async fn ask(&mut self, limit: Option<Moment>) -> Result<Asked, Error> {
         let (client, name) = (self.client, self.name);
@@ -207,30 +207,30 @@ impl Sitting<'_> {
         let give_up = start + terms.timeout();
         let is_own_limit = limit.filter(|&limit| limit > start && limit < give_up);
         let give_up = is_own_limit.unwrap_or(give_up);
-        let (waits, polls) = (self.seat.waits, client.opened().polls(self.name));
+        let (waits, polls) = (self.task.waits, client.opened().polls(self.name));
         let op = |bid: &Bid, not_after| bid.op(waits, polls, not_after);
         let error = match ask_store(client, name, bid, give_up, op).await {
             Ok((Reply::Granted { fence }, sent)) => return self.granted(fence, sent),
-            Ok((Reply::Waiting { place, holding, ahead }, sent)) => {
-                bid.place = Some(place);
+            Ok((Reply::Waiting { joined_at, holding, ahead }, sent)) => {
+                bid.joined_at = Some(joined_at);
                 let longest = client.opened().longest_pause();
                 let server = bid.pair.as_ref().map(|pair| pair.server);
                 bid.due = Some(seek::due(sent, server, &holding, ahead, polls, longest));
                 let busy = Busy { holder: Some(holding.into()), waiters: ahead + 1 };
-                let (queued, seat) = (bid.clone(), &self.seat);
+                let (queued, task) = (bid.clone(), &self.task);
                 let is_sought = client.change(|table, after| {
-                    table.ask_queued(name, seat, queued, busy, client.session(), after)
+                    table.ask_queued(name, task, queued, busy, client.session(), after)
                 })?;
                 if let Some(bid) = self.bid.take().filter(|_| !is_sought) {
-                    release::leave(client, name.clone(), bid.token, bid.haunted_until, terms.ttl);
+                    release::leave(client, name.clone(), bid.token, bid.may_execute_until, terms.ttl);
                 }
-                self.is_seated = true;
+                self.is_queued = true;
                 return Ok(Asked::MustWait);
             }
             Ok((Reply::Busy { holding, waiters }, _)) => {
-                if let Some(haunted_until) = bid.haunted_until {
+                if let Some(may_execute_until) = bid.may_execute_until {
                     let undo = Op::Leave { token: bid.token.clone() };
-                    release::lay_ghost(client, name.clone(), undo, haunted_until, terms.ttl);
+                    release::compensate_after(client, name.clone(), undo, may_execute_until, terms.ttl);
                 }
                 let token = bid.token.clone();
                 self.bid = None;
@@ -247,8 +247,8 @@ impl Sitting<'_> {
             let token = bid.token.clone();
             client
                 .change(|table, after| table.ask_ended(name, &token, Some(&error), client.session(), after));
-            if let Some(bid) = self.bid.take().filter(|bid| bid.haunted_until.is_some()) {
-                release::leave(client, name.clone(), bid.token, bid.haunted_until, terms.ttl);
+            if let Some(bid) = self.bid.take().filter(|bid| bid.may_execute_until.is_some()) {
+                release::leave(client, name.clone(), bid.token, bid.may_execute_until, terms.ttl);
             }
         }
         Err(error)
@@ -256,9 +256,9 @@ impl Sitting<'_> {
 
     fn granted(&mut self, fence: u64, sent: Moment) -> Result<Asked, Error> {
         let bid = self.bid.take().expect("the bid that was granted");
-        let (token, terms, haunted_until) = (bid.token.clone(), bid.claim.terms, bid.haunted_until);
-        let (client, name, lease) = (self.client, self.name, Lease::granted(&terms, sent));
-        let leave = || release::leave(client, name.clone(), token.clone(), haunted_until, terms.ttl);
+        let (token, terms, may_execute_until) = (bid.token.clone(), bid.claim.terms, bid.may_execute_until);
+        let (client, name, lease) = (self.client, self.name, Deadlines::granted(&terms, sent));
+        let leave = || release::leave(client, name.clone(), token.clone(), may_execute_until, terms.ttl);
         if client.clock.now() >= lease.deadline() {
             client.change(|table, after| table.ask_ended(name, &token, None, client.session(), after));
             leave();
@@ -279,14 +279,14 @@ impl Sitting<'_> {
         }
         let called = std::future::poll_fn(|cx| match std::mem::take(&mut is_watched) {
             true => Poll::Pending,
-            false if self.client.is_here() => self.seat.poll_call(cx),
-            false => Poll::Ready(Call::Failed(Error::forked())),
+            false if self.client.is_here() => self.task.poll_wakeup(cx),
+            false => Poll::Ready(Wakeup::Failed(Error::forked())),
         });
         let call = match limit {
             Some(limit) => Box::pin(self.client.clock.until(limit, called)).await,
             None => Some(called.await),
         };
-        self.is_seated = false;
+        self.is_queued = false;
         let call = match call {
             Some(call) => call,
             None if !self.client.is_here() => return Err(Error::forked().into()),
@@ -294,17 +294,17 @@ impl Sitting<'_> {
                 // Who holds the name is known as long as somebody waits for it: read before this task is gone.
                 let mut table = self.client.table.lock();
                 let in_vain = table.in_vain(self.name);
-                table.unsit(self.name, &self.seat).unwrap_or_else(|| match in_vain {
-                    Ok(busy) => Call::Busy(Box::new(busy)),
-                    Err(error) => Call::GaveUp(error),
+                table.dequeue(self.name, &self.task).unwrap_or_else(|| match in_vain {
+                    Ok(busy) => Wakeup::Busy(Box::new(busy)),
+                    Err(error) => Wakeup::GaveUp(error),
                 })
             }
         };
         match call {
-            Call::Turn(turn) => Ok(Outcome::Turn(turn)),
-            Call::Busy(busy) => Ok(Outcome::Busy(busy)),
-            Call::Failed(error) => Err(Ended::Failed(error)),
-            Call::GaveUp(error) => Err(Ended::GaveUp(error)),
+            Wakeup::Turn(turn) => Ok(Outcome::Turn(turn)),
+            Wakeup::Busy(busy) => Ok(Outcome::Busy(busy)),
+            Wakeup::Failed(error) => Err(Ended::Failed(error)),
+            Wakeup::GaveUp(error) => Err(Ended::GaveUp(error)),
         }
     }
 
@@ -315,7 +315,7 @@ impl Sitting<'_> {
             return;
         };
         let called = std::future::poll_fn(|cx| match client.is_here() {
-            true => self.seat.poll_is_called(cx),
+            true => self.task.poll_is_woken(cx),
             false => Poll::Ready(()),
         });
         if client.clock.until(until, called).await.is_none() && client.is_here() {
@@ -324,14 +324,14 @@ impl Sitting<'_> {
     }
 
     /// Leaves the cohort; returns the call that came meanwhile.
-    fn stand_up(&self) -> Option<Call> {
-        self.client.table.lock().unsit(self.name, &self.seat)
+    fn dequeue(&self) -> Option<Wakeup> {
+        self.client.table.lock().dequeue(self.name, &self.task)
     }
 }
 
-impl Drop for Sitting<'_> {
+impl Drop for Acquiring<'_> {
     fn drop(&mut self) {
-        let is_over = self.bid.is_none() && !self.is_seated;
+        let is_over = self.bid.is_none() && !self.is_queued;
         if is_over || !self.client.is_here() {
             return;
         }
@@ -339,11 +339,11 @@ impl Drop for Sitting<'_> {
             let others = self.client.change(|table, after| table.ask_abandoned(self.name, &bid, after));
             if !others {
                 let ttl = bid.claim.terms.ttl;
-                release::leave(self.client, self.name.clone(), bid.token, bid.haunted_until, ttl);
+                release::leave(self.client, self.name.clone(), bid.token, bid.may_execute_until, ttl);
             }
         }
-        if self.is_seated
-            && let Some(Call::Turn(turn)) = self.stand_up()
+        if self.is_queued
+            && let Some(Wakeup::Turn(turn)) = self.dequeue()
         {
             release::give_back_later(self.client, &turn);
         }
@@ -383,15 +383,15 @@ pub(crate) async fn send(
     let sent = client.clock.now();
     let timeout = micros(give_up.since(sent));
     let not_after = backend.server_now(name).map_or(u64::MAX, |now| now.saturating_add(timeout));
-    let (haunted_before, connection) = (bid.haunted_until.replace(give_up), backend.connection(name));
+    let (before, connection) = (bid.may_execute_until.replace(give_up), backend.connection(name));
     let answer = client.in_time(give_up, backend.execute(name, op(bid, not_after))).await;
     if !matches!(&answer, Err(error) if error.may_have_run()) {
-        bid.haunted_until = haunted_before;
+        bid.may_execute_until = before;
     }
     let Answer { reply, server } = answer?;
     bid.is_degraded = backend.is_degraded(&bid.token);
     let server = server.filter(|_| connection == backend.connection(name));
-    bid.pair = server.map(|server| Pair { sent, server, connection });
+    bid.pair = server.map(|server| TimePair { sent, server, connection });
     Ok((reply, sent))
 }
 

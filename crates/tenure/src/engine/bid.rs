@@ -9,9 +9,9 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use crate::core::claim::Claim;
-use crate::core::lease::Pair;
+use crate::core::deadlines::TimePair;
 use crate::core::record::{Op, Wait};
-use crate::engine::cohort::Seat;
+use crate::engine::cohort::WaitingTask;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::time::clock::Moment;
 use crate::types::owner::{Session, Token};
@@ -27,14 +27,14 @@ pub(crate) struct Bid {
     pub(crate) claim: Arc<Claim>,
     /// The highest fence that was seen on this name, or on one of its group, when it began.
     pub(crate) floor: u64,
-    pub(crate) place: Option<u64>,
-    pub(crate) pair: Option<Pair>,
+    pub(crate) joined_at: Option<u64>,
+    pub(crate) pair: Option<TimePair>,
     /// When a waiter is to ask again; `None` when it has not asked yet.
     pub(crate) due: Option<Moment>,
     /// The token of an earlier bid, which holds the name, and is to be replaced.
     pub(crate) replaces: Option<Token>,
     /// Until then a request that was never answered may still be executed.
-    pub(crate) haunted_until: Option<Moment>,
+    pub(crate) may_execute_until: Option<Moment>,
     /// What it was granted excludes fewer others than it was asked to.
     pub(crate) is_degraded: bool,
     /// Shared with the lease that comes of it, when a background task asks.
@@ -49,11 +49,11 @@ impl Bid {
             home: session.home,
             claim,
             floor,
-            place: None,
+            joined_at: None,
             pair: None,
             due: None,
             replaces: None,
-            haunted_until: None,
+            may_execute_until: None,
             is_degraded: false,
             bond: None,
         }
@@ -71,17 +71,17 @@ impl Bid {
         if let Some(from) = self.replaces.clone() {
             return Op::Adopt { from, token, ttl, floor, not_after };
         }
-        let wait = match self.place {
+        let wait = match self.joined_at {
             _ if !waits => Wait::No,
-            Some(place) => Wait::Keep { place },
+            Some(joined_at) => Wait::Keep { joined_at },
             None => Wait::Join,
         };
         Op::Acquire { token, ttl, wait, polls, floor, not_after }
     }
 
     /// Whether a lease for this bid is what that task asked for.
-    pub(crate) fn serves(&self, seat: &Seat) -> bool {
-        seat.claim.is_served_by(&self.claim)
+    pub(crate) fn serves(&self, task: &WaitingTask) -> bool {
+        task.claim.is_served_by(&self.claim)
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Bond {
     is_kept: AtomicBool,
     /// The fence that it was granted with.
     fence: AtomicU64,
-    haunted_until: AtomicU64,
+    may_execute_until: AtomicU64,
 }
 
 impl Bond {
@@ -104,8 +104,8 @@ impl Bond {
     /// The lease goes back to the store; returns until when a request of the background task may still be executed.
     pub(crate) fn let_go(&self) -> Option<Moment> {
         self.is_kept.store(false, Ordering::SeqCst);
-        let haunted_until = self.haunted_until.load(Ordering::SeqCst);
-        (haunted_until > 0).then(|| Moment::from_micros(haunted_until))
+        let may_execute_until = self.may_execute_until.load(Ordering::SeqCst);
+        (may_execute_until > 0).then(|| Moment::from_micros(may_execute_until))
     }
 
     /// Whether a grant with this fence came after the one that is kept, which had ended by then.
@@ -115,9 +115,9 @@ impl Bond {
 
     /// The background task ends; false when the bid is its to leave, and else the lease knows what haunts it. The order here and
     /// in `let_go` makes one of them see the other.
-    pub(crate) fn pass_on(&self, haunted_until: Option<Moment>) -> bool {
-        let haunted_until = haunted_until.map_or(0, Moment::as_micros);
-        self.haunted_until.fetch_max(haunted_until, Ordering::SeqCst);
+    pub(crate) fn pass_on(&self, may_execute_until: Option<Moment>) -> bool {
+        let may_execute_until = may_execute_until.map_or(0, Moment::as_micros);
+        self.may_execute_until.fetch_max(may_execute_until, Ordering::SeqCst);
         self.is_kept.load(Ordering::SeqCst)
     }
 }

@@ -13,13 +13,13 @@ use tokio::sync::Notify;
 
 use crate::backend::runtime;
 use crate::backend::{Answer, Backend, Grant, Pending, Sink};
-use crate::core::lease::Terms;
+use crate::core::deadlines::Terms;
 use crate::core::record::{Op, PROBATION, Reply};
 use crate::engine::keeper;
 use crate::engine::opening::Opening;
 use crate::engine::release::{self, Leftovers};
 use crate::engine::seek;
-use crate::engine::table::{After, Pushed, Table};
+use crate::engine::table::{Effects, Pushed, Table};
 use crate::engine::tasks::Tasks;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -163,8 +163,8 @@ impl Client {
     }
 
     /// Changes the table, then does what follows from it.
-    pub(crate) fn change<T>(&self, transition: impl FnOnce(&mut Table, &mut After) -> T) -> T {
-        let mut after = After::default();
+    pub(crate) fn change<T>(&self, transition: impl FnOnce(&mut Table, &mut Effects) -> T) -> T {
+        let mut after = Effects::default();
         let mut table = self.table.lock();
         let result = transition(&mut table, &mut after);
         // The keeper may have gone down with its runtime, whatever it meant to sleep until.
@@ -181,7 +181,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn follow_up(&self, mut after: After) {
+    pub(crate) fn follow_up(&self, mut after: Effects) {
         after.wake_all();
         for lease in after.lost {
             match lease.loss().map(Loss::kind) {
@@ -304,13 +304,13 @@ impl Sink for Client {
         }
     }
 
-    fn doubt(&self, name: &Name) {
+    fn verify(&self, name: &Name) {
         if self.is_here() {
-            self.change(|table, after| table.doubt(name, after));
+            self.change(|table, after| table.verify(name, after));
         }
     }
 
-    fn doubt_all(&self) {
+    fn verify_all(&self) {
         if !self.is_here() {
             return;
         }
@@ -318,11 +318,11 @@ impl Sink for Client {
         let verify_after = self.opened_before().and_then(|backend| backend.verifies_after());
         self.change(|table, after| {
             table.verify_after = verify_after;
-            table.doubt_all(after);
+            table.verify_all(after);
         });
     }
 
-    fn unheard(&self) {
+    fn missed_grants(&self) {
         if self.is_here() {
             self.table.lock().rouse_waiting();
         }

@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use crate::backend::Grant;
 use crate::core::claim::Claim;
-use crate::core::lease::Lease;
+use crate::core::deadlines::Deadlines;
 use crate::core::record::{Holding, RANGE};
 use crate::engine::acquire::SLACK;
 use crate::engine::bid::{Alarm, Bid};
 use crate::engine::lease_state::{SharedLease, Turn};
-use crate::engine::table::After;
+use crate::engine::table::Effects;
 use crate::sync::Mutex;
 use crate::time::clock::Moment;
 use crate::types::error::Error;
@@ -32,7 +32,7 @@ pub(crate) const TURN_BUDGET: Duration = Duration::from_millis(5);
 
 /// A task that asked for the name and was not answered yet.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct WaitingTask {
     pub(crate) claim: Arc<Claim>,
     /// Whether it waits when the name is held.
     pub(crate) waits: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Seat {
 #[derive(Debug)]
 enum Slot {
     Waiting(Option<Waker>),
-    Called(Call),
+    Called(Wakeup),
     /// The task has its answer, or is gone.
     Left,
 }
@@ -62,7 +62,7 @@ impl Slot {
 
 /// The answer to a task that waits.
 #[derive(Debug)]
-pub(crate) enum Call {
+pub(crate) enum Wakeup {
     Turn(Turn),
     Busy(Box<Busy>),
     Failed(Error),
@@ -70,21 +70,21 @@ pub(crate) enum Call {
     GaveUp(Error),
 }
 
-impl Seat {
-    /// A seat whose task is woken when it is called.
+impl WaitingTask {
+    /// A task whose task is woken when it is called.
     pub(crate) fn new(claim: Arc<Claim>, waits: bool, max_outage: Duration, waker: Waker) -> Arc<Self> {
-        Arc::new(Seat { claim, waits, max_outage, slot: Mutex::new(Slot::Waiting(Some(waker))) })
+        Arc::new(WaitingTask { claim, waits, max_outage, slot: Mutex::new(Slot::Waiting(Some(waker))) })
     }
 
     /// Answers the task. The caller wakes it once no lock is held.
-    pub(crate) fn call(&self, call: Call) -> Option<Waker> {
+    pub(crate) fn call(&self, call: Wakeup) -> Option<Waker> {
         match std::mem::replace(&mut *self.slot.lock(), Slot::Called(call)) {
             Slot::Waiting(waker) => waker,
             Slot::Called(_) | Slot::Left => None,
         }
     }
 
-    pub(crate) fn poll_call(&self, cx: &mut Context<'_>) -> Poll<Call> {
+    pub(crate) fn poll_wakeup(&self, cx: &mut Context<'_>) -> Poll<Wakeup> {
         let mut slot = self.slot.lock();
         match slot.watch(cx) {
             Poll::Pending => Poll::Pending,
@@ -93,26 +93,26 @@ impl Seat {
     }
 
     /// The same, and leaves the answer where it is.
-    pub(crate) fn poll_is_called(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_is_woken(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.slot.lock().watch(cx)
     }
 
     /// Leaves: takes the answer along if there is one, and can't be called any more.
-    pub(crate) fn leave(&self) -> Option<Call> {
+    pub(crate) fn leave(&self) -> Option<Wakeup> {
         self.collect(&mut self.slot.lock())
     }
 
     /// Takes back a turn that the task did not collect; it waits again.
     fn take_back_turn(&self) -> bool {
         let mut slot = self.slot.lock();
-        let was_uncollected = matches!(&*slot, Slot::Called(Call::Turn(_)));
+        let was_uncollected = matches!(&*slot, Slot::Called(Wakeup::Turn(_)));
         if was_uncollected {
             *slot = Slot::Waiting(None);
         }
         was_uncollected
     }
 
-    fn collect(&self, slot: &mut Slot) -> Option<Call> {
+    fn collect(&self, slot: &mut Slot) -> Option<Wakeup> {
         match std::mem::replace(slot, Slot::Left) {
             Slot::Called(call) => Some(call),
             Slot::Waiting(_) | Slot::Left => None,
@@ -161,7 +161,7 @@ pub(crate) struct Seeking {
 /// Everything that this process has to do with one name.
 #[derive(Debug)]
 pub(crate) struct Cohort {
-    pub(crate) seats: VecDeque<Arc<Seat>>,
+    pub(crate) waiting: VecDeque<Arc<WaitingTask>>,
     pub(crate) phase: Phase,
     /// The leases on the name: the one that passes, and those that were taken over or adopted.
     pub(crate) leases: Vec<Held>,
@@ -169,7 +169,7 @@ pub(crate) struct Cohort {
 
 impl Cohort {
     pub(crate) fn new(phase: Phase) -> Self {
-        Cohort { seats: VecDeque::new(), phase, leases: Vec::new() }
+        Cohort { waiting: VecDeque::new(), phase, leases: Vec::new() }
     }
 
     /// Whether the first task asks the store with this token.
@@ -187,11 +187,11 @@ impl Cohort {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.seats.is_empty() && self.leases.is_empty() && matches!(self.phase, Phase::Idle)
+        self.waiting.is_empty() && self.leases.is_empty() && matches!(self.phase, Phase::Idle)
     }
 
     /// A background task seeks a lease from now on; returns what was going on before.
-    pub(crate) fn seek(&mut self, name: &Name, bid: Bid, busy: Option<Busy>, after: &mut After) -> Phase {
+    pub(crate) fn seek(&mut self, name: &Name, bid: Bid, busy: Option<Busy>, after: &mut Effects) -> Phase {
         let (bid, alarm) = (bid.sought(), Arc::<Alarm>::default());
         after.seeks.push((name.clone(), bid.clone(), Arc::clone(&alarm)));
         let seeking = Seeking { bid, busy, trouble: None, alarm };
@@ -212,7 +212,7 @@ impl Cohort {
         match &self.phase {
             Phase::Held { id } => {
                 let held = self.leases.iter().find(|held| held.id == *id)?;
-                Some(held.busy(now, self.seats.len()))
+                Some(held.busy(now, self.waiting.len()))
             }
             Phase::Seeking(seeking) => seeking.busy.clone(),
             Phase::Idle | Phase::Asking { .. } | Phase::Returning => None,
@@ -220,25 +220,25 @@ impl Cohort {
     }
 
     /// Answers everyone that waits with an error.
-    pub(crate) fn fail_all(&mut self, error: &Error, after: &mut After) {
-        let seats = self.seats.drain(..);
-        after.wake(seats.filter_map(|seat| seat.call(Call::Failed(error.clone()))));
+    pub(crate) fn fail_all(&mut self, error: &Error, after: &mut Effects) {
+        let waiting = self.waiting.drain(..);
+        after.wake(waiting.filter_map(|task| task.call(Wakeup::Failed(error.clone()))));
     }
 
     /// Answers those that do not wait for a store that has not answered for so long.
-    pub(crate) fn fail_impatient(&mut self, outage: Duration, error: &Error, after: &mut After) {
-        let (patient, impatient) = self.seats.drain(..).partition(|seat| outage < seat.max_outage);
-        self.seats = patient;
-        let impatient: VecDeque<Arc<Seat>> = impatient;
-        after.wake(impatient.iter().filter_map(|seat| seat.call(Call::GaveUp(error.clone()))));
+    pub(crate) fn fail_impatient(&mut self, outage: Duration, error: &Error, after: &mut Effects) {
+        let (patient, impatient) = self.waiting.drain(..).partition(|task| outage < task.max_outage);
+        self.waiting = patient;
+        let impatient: VecDeque<Arc<WaitingTask>> = impatient;
+        after.wake(impatient.iter().filter_map(|task| task.call(Wakeup::GaveUp(error.clone()))));
     }
 
     /// Answers those that do not wait.
-    pub(crate) fn refuse_tries(&mut self, busy: &Busy, after: &mut After) {
-        let (waiting, tries) = self.seats.drain(..).partition(|seat| seat.waits);
-        self.seats = waiting;
-        let tries: VecDeque<Arc<Seat>> = tries;
-        after.wake(tries.iter().filter_map(|seat| seat.call(Call::Busy(Box::new(busy.clone())))));
+    pub(crate) fn refuse_tries(&mut self, busy: &Busy, after: &mut Effects) {
+        let (waiting, tries) = self.waiting.drain(..).partition(|task| task.waits);
+        self.waiting = waiting;
+        let tries: VecDeque<Arc<WaitingTask>> = tries;
+        after.wake(tries.iter().filter_map(|task| task.call(Wakeup::Busy(Box::new(busy.clone())))));
     }
 }
 
@@ -246,14 +246,14 @@ impl Cohort {
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) id: u64,
-    pub(crate) lease: Lease,
+    pub(crate) lease: Deadlines,
     pub(crate) shared: Arc<SharedLease>,
     pub(crate) claim: Arc<Claim>,
     /// Where its range of fences starts.
     pub(crate) start: u64,
     pub(crate) turn: Turn,
     /// The task whose turn it is, if it was called to it.
-    pub(crate) seat: Option<Arc<Seat>>,
+    pub(crate) task: Option<Arc<WaitingTask>>,
     /// It passes from task to task until then.
     pub(crate) pass_until: Moment,
     /// When to see whether the task that was called came for its turn.
@@ -261,15 +261,15 @@ pub(crate) struct Held {
     /// A renewal is under way.
     pub(crate) is_renewing: bool,
     /// The renewal that is under way may have been executed before the lease ended: verify again.
-    pub(crate) is_doubted: bool,
+    pub(crate) verify_again: bool,
     /// Where it stands in the schedule.
     pub(crate) due: Moment,
 }
 
 impl Held {
     /// Whether the turn can go to this task without asking the store.
-    pub(crate) fn can_pass_to(&self, seat: &Seat, now: Moment) -> bool {
-        seat.claim.is_served_by(&self.claim)
+    pub(crate) fn can_pass_to(&self, task: &WaitingTask, now: Moment) -> bool {
+        task.claim.is_served_by(&self.claim)
             && self.claim.terms.can_be_passed()
             && self.turn.fence.get() + 1 < self.start + RANGE
             && now < self.pass_until
@@ -284,10 +284,10 @@ impl Held {
     }
 
     /// Takes the turn back from a task that did not come for it, as one whose future is not polled.
-    pub(crate) fn take_back_turn(&mut self) -> Option<Arc<Seat>> {
-        let seat = self.seat.take_if(|seat| seat.take_back_turn())?;
+    pub(crate) fn take_back_turn(&mut self) -> Option<Arc<WaitingTask>> {
+        let task = self.task.take_if(|task| task.take_back_turn())?;
         self.turn.end();
-        Some(seat)
+        Some(task)
     }
 
     fn busy(&self, now: Moment, waiters: usize) -> Busy {

@@ -32,7 +32,7 @@ pub(crate) struct SharedLease {
     /// The process that has it; a forked child has a copy, and not the lease.
     home: Home,
     /// Until then a request for it that was never answered may still be executed.
-    haunted_until: Option<Moment>,
+    may_execute_until: Option<Moment>,
     bond: Option<Arc<Bond>>,
     pub(crate) clock: Clock,
     /// Believed until then, in µs of the clock.
@@ -66,7 +66,7 @@ impl SharedLease {
             token: bid.token.clone(),
             term,
             home: bid.home,
-            haunted_until: bid.haunted_until,
+            may_execute_until: bid.may_execute_until,
             bond: bid.bond.clone(),
             clock,
             deadline: AtomicU64::new(deadline.as_micros()),
@@ -128,12 +128,12 @@ impl SharedLease {
 
     /// It goes back to the store; returns until when a request for it may still be executed.
     pub(crate) fn let_go(&self) -> Option<Moment> {
-        self.haunted_until.max(self.bond.as_ref().and_then(|bond| bond.let_go()))
+        self.may_execute_until.max(self.bond.as_ref().and_then(|bond| bond.let_go()))
     }
 
     /// Whether the store may have been asked for it more than once: then a grant of it may be on its way that nobody needs.
     pub(crate) fn may_be_pushed(&self) -> bool {
-        self.bond.is_some() || self.haunted_until.is_some()
+        self.bond.is_some() || self.may_execute_until.is_some()
     }
 
     pub(crate) fn set_degraded(&self, degraded: bool) {

@@ -10,6 +10,6 @@ pub(crate) mod lease_state;
 pub(crate) mod opening;
 pub(crate) mod release;
 pub(crate) mod seek;
-pub(crate) mod seize;
 pub(crate) mod table;
+pub(crate) mod take_over;
 pub(crate) mod tasks;

@@ -110,9 +110,9 @@ impl Returning {
             return None;
         }
         let returning = Returning { client: Arc::clone(client), turn: turn.clone(), is_reopened: false };
-        if let Some(haunted_until) = turn.lease.let_go() {
+        if let Some(may_execute_until) = turn.lease.let_go() {
             let term = turn.lease.term;
-            lay_ghost(client, turn.lease.name.clone(), returning.op(), haunted_until, term);
+            compensate_after(client, turn.lease.name.clone(), returning.op(), may_execute_until, term);
         }
         Some(returning)
     }
@@ -175,26 +175,27 @@ pub(crate) fn leave(
     client: &Arc<Client>,
     name: Name,
     token: Token,
-    haunted_until: Option<Moment>,
+    may_execute_until: Option<Moment>,
     ttl: Duration,
 ) {
     let op = Op::Leave { token };
     let (backend, clock) = (Arc::clone(client.opened()), client.clock.clone());
     let first = match backend.execute(&name, op.clone()) {
-        Pending::Now(Some(Ok(_))) if haunted_until.is_none() => return,
+        Pending::Now(Some(Ok(_))) if may_execute_until.is_none() => return,
         first => first,
     };
     // A place in the queue alone is forgotten soon, and what is granted to it is on probation.
-    let most = haunted_until.map_or(clock.now() + ttl.min(PROBATION), |haunted_until| haunted_until + ttl);
+    let most = may_execute_until
+        .map_or(clock.now() + ttl.min(PROBATION), |may_execute_until| may_execute_until + ttl);
     let leftover = client.leftovers.add(most, clock.now());
     client.tasks.spawn(async move {
         let give_up = clock.now() + ttl;
         let first = clock.until(give_up.min(clock.now() + LONGEST_ATTEMPT), first).await;
         let mut is_undone =
             matches!(first, Some(Ok(_))) || repeat(&*backend, &clock, &name, &op, give_up).await;
-        if let Some(haunted_until) = haunted_until {
-            clock.sleep_until(haunted_until + SLACK).await;
-            is_undone = repeat(&*backend, &clock, &name, &op, haunted_until + ttl).await;
+        if let Some(may_execute_until) = may_execute_until {
+            clock.sleep_until(may_execute_until + SLACK).await;
+            is_undone = repeat(&*backend, &clock, &name, &op, may_execute_until + ttl).await;
         }
         if is_undone {
             leftover.forget();
@@ -204,15 +205,21 @@ pub(crate) fn leave(
 
 /// Undoes it once more when a request that was never answered can't be executed any longer. By the release where there was one: it may be
 /// the first that a store hears of the end, and only a release gives unused fences back.
-pub(crate) fn lay_ghost(client: &Arc<Client>, name: Name, undo: Op, haunted_until: Moment, ttl: Duration) {
+pub(crate) fn compensate_after(
+    client: &Arc<Client>,
+    name: Name,
+    undo: Op,
+    may_execute_until: Moment,
+    ttl: Duration,
+) {
     let (backend, clock) = (Arc::clone(client.opened()), client.clock.clone());
-    if haunted_until + SLACK < clock.now() {
+    if may_execute_until + SLACK < clock.now() {
         return;
     }
-    let most = haunted_until + ttl;
+    let most = may_execute_until + ttl;
     let leftover = client.leftovers.add(most, clock.now());
     client.tasks.spawn(async move {
-        clock.sleep_until(haunted_until + SLACK).await;
+        clock.sleep_until(may_execute_until + SLACK).await;
         if repeat(&*backend, &clock, &name, &undo, most).await {
             leftover.forget();
         }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::lease::Lease;
-use crate::core::record::{BEAT, Holding, Op, Reply, pause_behind};
+use crate::core::deadlines::Deadlines;
+use crate::core::record::{HEARTBEAT, Holding, Op, Reply, pause_behind};
 use crate::engine::acquire::{SLACK, send, unexpected};
 use crate::engine::bid::{Alarm, Bid};
 use crate::engine::client::Client;
@@ -50,7 +50,7 @@ pub(crate) fn due(
     // The last millisecond of a lease still belongs to it.
     let expiry = sent + holding.left + Duration::from_millis(1) + STAGGER.saturating_mul(position);
     let beat = match polls {
-        true => jittered(POLL.saturating_mul(position.saturating_add(1)).min(BEAT)),
+        true => jittered(POLL.saturating_mul(position.saturating_add(1)).min(HEARTBEAT)),
         false => shared(pause_behind(ahead).min(longest), server),
     };
     expiry.min(sent + beat)
@@ -59,7 +59,7 @@ pub(crate) fn due(
 /// A long pause ends when those of others do: a server that is woken for each beat by itself spends most of its time on waking up. They are spread
 /// over their last eighth first, so that waiters that began together don't all ask at once for ever.
 fn shared(pause: Duration, server: Option<u64>) -> Duration {
-    if pause <= BEAT {
+    if pause <= HEARTBEAT {
         return pause;
     }
     let pause = pause - (pause - jittered(pause)) / 4;
@@ -120,7 +120,7 @@ impl Seek {
                     self.take(reply, sent, polls)
                 }
                 // Those who wait go on with another bid.
-                Err(error) if error.is_transient() && self.client.opened().is_spent(&self.bid.token) => {
+                Err(error) if error.is_transient() && self.client.opened().is_unusable(&self.bid.token) => {
                     Next::Leave
                 }
                 // Each task knows how long an outage it waits out. The place in the queue is kept for those that do.
@@ -158,7 +158,7 @@ impl Seek {
         let (client, name) = (&self.client, &self.name);
         match reply {
             Reply::Granted { fence } => {
-                let lease = Lease::granted(&self.bid.claim.terms, sent);
+                let lease = Deadlines::granted(&self.bid.claim.terms, sent);
                 let placed = client.change(|table, after| {
                     table.seek_granted(name, &self.bid, lease, fence, client.session(), after)
                 });
@@ -169,18 +169,18 @@ impl Seek {
                         Next::Leave
                     }
                     Placed::Replace(bid) => {
-                        if let Some(haunted_until) = self.bid.haunted_until {
+                        if let Some(may_execute_until) = self.bid.may_execute_until {
                             let undo = Op::Leave { token: self.bid.token.clone() };
                             let ttl = self.bid.claim.terms.ttl;
-                            release::lay_ghost(client, name.clone(), undo, haunted_until, ttl);
+                            release::compensate_after(client, name.clone(), undo, may_execute_until, ttl);
                         }
                         self.bid = bid;
                         Next::Again
                     }
                 }
             }
-            Reply::Waiting { place, ahead, holding } => {
-                self.bid.place = Some(place);
+            Reply::Waiting { joined_at, ahead, holding } => {
+                self.bid.joined_at = Some(joined_at);
                 let server = self.bid.pair.as_ref().map(|pair| pair.server);
                 let due = due(sent, server, &holding, ahead, polls, client.opened().longest_pause());
                 let busy = Busy { holder: Some(holding.into()), waiters: ahead + 1 };
@@ -193,7 +193,7 @@ impl Seek {
                     table.seek_busy(name, &self.bid, busy, after);
                     table.seek_ended(name, &self.bid, None, client.session(), after);
                 });
-                if self.bid.haunted_until.is_some() { Next::Leave } else { Next::Done }
+                if self.bid.may_execute_until.is_some() { Next::Leave } else { Next::Done }
             }
             // What was to be replaced is gone: ask for a lease as everyone does.
             Reply::NotHeld { .. } => {
@@ -219,18 +219,24 @@ impl Seek {
         self.is_done = true;
         let (client, name) = (&self.client, &self.name);
         client.change(|table, after| table.seek_ended(name, &self.bid, error, client.session(), after));
-        let Bid { token, replaces, haunted_until, claim, bond, .. } = &self.bid;
-        let was_used = self.alarm.is_granted() && !self.has_raced && haunted_until.is_none();
+        let Bid { token, replaces, may_execute_until, claim, bond, .. } = &self.bid;
+        let was_used = self.alarm.is_granted() && !self.has_raced && may_execute_until.is_none();
         let is_kept = bond.as_ref().is_some_and(|bond| {
             // The last request may have been executed when all was over, and taken the name once more.
             let is_another = self.unwanted.is_some_and(|fence| bond.is_outlived_by(fence));
-            bond.pass_on(*haunted_until) && !is_another
+            bond.pass_on(*may_execute_until) && !is_another
         });
         if is_kept || was_used {
             return;
         }
         for token in replaces.iter().chain([token]) {
-            release::leave(&self.client, self.name.clone(), token.clone(), *haunted_until, claim.terms.ttl);
+            release::leave(
+                &self.client,
+                self.name.clone(),
+                token.clone(),
+                *may_execute_until,
+                claim.terms.ttl,
+            );
         }
     }
 }
@@ -277,7 +283,7 @@ mod tests {
                 );
                 assert_eq!(server.wrapping_add(micros(shared)) % TOGETHER, 0, "{server} {pause:?}");
             }
-            assert_eq!(shared(BEAT, Some(server)), BEAT);
+            assert_eq!(shared(HEARTBEAT, Some(server)), HEARTBEAT);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Every cohort of one client, and what happens to them: each method is one transition under one lock.
 //!
 //! One lock for all names keeps the transitions whole: a loss, a pass and a cancelled task can't cross each other. It is held for
-//! well under a microsecond, never over I/O, and nobody is woken under it: what must be done outside is collected in [`After`].
+//! well under a microsecond, never over I/O, and nobody is woken under it: what must be done outside is collected in [`Effects`].
 //!
 //! What belongs to asking, to seeking, and to the schedule of leases is in files of their own.
 
@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use crate::core::lease::Lease;
+use crate::core::deadlines::Deadlines;
 use crate::engine::bid::{Alarm, Bid};
-use crate::engine::cohort::{Call, Cohort, Phase, Seat};
+use crate::engine::cohort::{Cohort, Phase, WaitingTask, Wakeup};
 use crate::engine::floors::Floors;
 use crate::engine::lease_state::{SharedLease, Turn};
 use crate::time::clock::{Clock, Moment};
@@ -33,7 +33,7 @@ use crate::types::status::Busy;
 /// What is left to do once the lock is free.
 #[derive(Default)]
 #[must_use = "somebody waits for what is in it"]
-pub(crate) struct After {
+pub(crate) struct Effects {
     /// Mostly there is one: it is kept without an allocation.
     waker: Option<Waker>,
     wakers: Vec<Waker>,
@@ -45,7 +45,7 @@ pub(crate) struct After {
     pub(crate) rouse_keeper: bool,
 }
 
-impl After {
+impl Effects {
     pub(crate) fn wake(&mut self, wakers: impl IntoIterator<Item = Waker>) {
         for waker in wakers {
             if let Some(before) = self.waker.replace(waker) {
@@ -61,7 +61,7 @@ impl After {
 
 /// What a task that comes in has to do.
 #[derive(Debug)]
-pub(crate) enum Sit {
+pub(crate) enum Enqueued {
     /// Ask the store with this bid.
     Ask(Bid),
     /// Wait to be called. When another task asks: it has its answer by `asked_until`, if it is polled.
@@ -141,44 +141,49 @@ impl Table {
     }
 
     /// A task comes in.
-    pub(crate) fn sit(&mut self, name: &Name, seat: &Arc<Seat>, session: &Session) -> Result<Sit, Error> {
+    pub(crate) fn enqueue(
+        &mut self,
+        name: &Name,
+        task: &Arc<WaitingTask>,
+        session: &Session,
+    ) -> Result<Enqueued, Error> {
         self.check_open()?;
         let Some(cohort) = self.cohorts.get_mut(name) else {
-            let bid = Bid::new(session, seat.claim.clone(), self.floors.of(name));
+            let bid = Bid::new(session, task.claim.clone(), self.floors.of(name));
             let asking = Phase::asking(&bid, self.clock.now());
             self.cohorts.insert(name.clone(), Cohort::new(asking));
-            return Ok(Sit::Ask(bid));
+            return Ok(Enqueued::Ask(bid));
         };
         // A bid that everyone has given up on knows only what was: ask again.
-        let is_given_up = matches!(cohort.phase, Phase::Seeking(_)) && cohort.seats.is_empty();
-        if !seat.waits
+        let is_given_up = matches!(cohort.phase, Phase::Seeking(_)) && cohort.waiting.is_empty();
+        if !task.waits
             && !is_given_up
             && let Some(busy) = cohort.busy(self.clock.now())
         {
-            return Ok(Sit::Refused(busy));
+            return Ok(Enqueued::Refused(busy));
         }
         if matches!(cohort.phase, Phase::Idle) {
-            let bid = Bid::new(session, seat.claim.clone(), self.floors.of(name));
+            let bid = Bid::new(session, task.claim.clone(), self.floors.of(name));
             cohort.phase = Phase::asking(&bid, self.clock.now());
-            return Ok(Sit::Ask(bid));
+            return Ok(Enqueued::Ask(bid));
         }
-        cohort.seats.push_back(Arc::clone(seat));
+        cohort.waiting.push_back(Arc::clone(task));
         let asked_until = match cohort.phase {
             Phase::Asking { until, .. } => Some(until),
             _ => None,
         };
-        Ok(Sit::Wait { asked_until })
+        Ok(Enqueued::Wait { asked_until })
     }
 
-    /// A task that waits goes away; returns the call that came meanwhile. Both in one step: a turn that is taken back from a seat
+    /// A task that waits goes away; returns the call that came meanwhile. Both in one step: a turn that is taken back from a task
     /// puts it into the queue again.
-    pub(crate) fn unsit(&mut self, name: &Name, seat: &Arc<Seat>) -> Option<Call> {
-        let call = seat.leave();
+    pub(crate) fn dequeue(&mut self, name: &Name, task: &Arc<WaitingTask>) -> Option<Wakeup> {
+        let call = task.leave();
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return call;
         };
-        cohort.seats.retain(|other| !Arc::ptr_eq(other, seat));
-        if let (true, Phase::Seeking(seeking)) = (cohort.seats.is_empty(), &cohort.phase) {
+        cohort.waiting.retain(|other| !Arc::ptr_eq(other, task));
+        if let (true, Phase::Seeking(seeking)) = (cohort.waiting.is_empty(), &cohort.phase) {
             seeking.alarm.ring();
         }
         call
@@ -193,7 +198,7 @@ impl Table {
             return Err(error.clone());
         }
         let known = cohort.and_then(|cohort| cohort.busy(self.clock.now()));
-        let waiters = cohort.map_or(0, |cohort| cohort.seats.len());
+        let waiters = cohort.map_or(0, |cohort| cohort.waiting.len());
         let mut busy = known.unwrap_or(Busy { holder: None, waiters });
         // It does not count itself. In the store's queue all tasks of this client are one, which stays with the others.
         let stays = waiters > 1 && matches!(cohort, Some(Cohort { phase: Phase::Seeking(_), .. }));
@@ -202,7 +207,7 @@ impl Table {
     }
 
     /// The lease that was given back is on its way: the next one may ask.
-    pub(crate) fn returned(&mut self, name: &Name, session: &Session, after: &mut After) {
+    pub(crate) fn returned(&mut self, name: &Name, session: &Session, after: &mut Effects) {
         if let Some(cohort) = self.cohorts.get_mut(name)
             && matches!(cohort.phase, Phase::Returning)
         {
@@ -212,16 +217,16 @@ impl Table {
     }
 
     /// An idle cohort seeks a lease for its first task; without any, it is done.
-    pub(crate) fn go_on(&mut self, name: &Name, session: &Session, after: &mut After) {
+    pub(crate) fn go_on(&mut self, name: &Name, session: &Session, after: &mut Effects) {
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return;
         };
         if !matches!(cohort.phase, Phase::Idle) {
             return;
         }
-        match cohort.seats.front() {
-            Some(seat) => {
-                let bid = Bid::new(session, seat.claim.clone(), self.floors.of(name));
+        match cohort.waiting.front() {
+            Some(task) => {
+                let bid = Bid::new(session, task.claim.clone(), self.floors.of(name));
                 cohort.seek(name, bid, None, after);
             }
             None if cohort.is_done() => drop(self.cohorts.remove(name)),
@@ -230,7 +235,7 @@ impl Table {
     }
 
     /// A lease was detached: it is not this client's any more.
-    pub(crate) fn detached(&mut self, lease: &Arc<SharedLease>, session: &Session, after: &mut After) {
+    pub(crate) fn detached(&mut self, lease: &Arc<SharedLease>, session: &Session, after: &mut Effects) {
         let now = self.clock.now();
         self.parted.retain(|&(until, _)| until > now);
         self.parted.push((lease.deadline(), lease.token.clone()));
@@ -242,15 +247,15 @@ impl Table {
         &mut self,
         name: &Name,
         bid: Bid,
-        lease: Lease,
+        lease: Deadlines,
         fence: u64,
-        seat: Option<Arc<Seat>>,
-        after: &mut After,
+        task: Option<Arc<WaitingTask>>,
+        after: &mut Effects,
     ) -> Turn {
-        let turn = self.add_lease(name, bid, lease, fence, seat, after);
+        let turn = self.add_lease(name, bid, lease, fence, task, after);
         let cohort = self.cohorts.get_mut(name).expect("add_lease made it");
         cohort.phase = Phase::Held { id: self.next_id };
-        if cohort.seats.iter().any(|seat| !seat.waits)
+        if cohort.waiting.iter().any(|task| !task.waits)
             && let Some(busy) = cohort.busy(self.clock.now())
         {
             cohort.refuse_tries(&busy, after);
@@ -259,7 +264,7 @@ impl Table {
     }
 
     /// A turn ends: the lease passes to the next task, or goes back to the store.
-    pub(crate) fn end_turn(&mut self, turn: &Turn, after: &mut After) -> TurnEnd {
+    pub(crate) fn end_turn(&mut self, turn: &Turn, after: &mut Effects) -> TurnEnd {
         let name = &turn.lease.name;
         let now = self.clock.now();
         let Some(cohort) = self.cohorts.get_mut(name) else {
@@ -275,14 +280,14 @@ impl Table {
         }
         let is_passing = matches!(cohort.phase, Phase::Held { id } if id == held.id);
         if is_passing
-            && cohort.seats.front().is_some_and(|seat| held.can_pass_to(seat, now))
-            && let Some(seat) = cohort.seats.pop_front()
+            && cohort.waiting.front().is_some_and(|task| held.can_pass_to(task, now))
+            && let Some(task) = cohort.waiting.pop_front()
         {
             let next = held.next_turn(now);
             self.floors.saw(name, next.fence.get());
             self.metrics.acquired += 1;
-            after.wake(seat.call(Call::Turn(next)));
-            held.seat = Some(seat);
+            after.wake(task.call(Wakeup::Turn(next)));
+            held.task = Some(task);
             return TurnEnd::Passed;
         }
         if is_passing {
@@ -293,8 +298,8 @@ impl Table {
     }
 
     /// Ends everything: tasks that wait fail, holders are told.
-    pub(crate) fn close(&mut self) -> After {
-        let mut after = After { rouse_keeper: true, ..After::default() };
+    pub(crate) fn close(&mut self) -> Effects {
+        let mut after = Effects { rouse_keeper: true, ..Effects::default() };
         self.is_closed = true;
         self.due.clear();
         for (_, mut cohort) in self.cohorts.drain() {

@@ -16,8 +16,8 @@ pub(crate) const FENCE_END: u64 = 1 << 53;
 /// # async fn main() -> Result<(), tenure::Error> {
 /// let domain = tenure::Domain::open("memory:").await?;
 ///
-/// let first = domain.lock("orders/42").run(async |tenure| tenure.fence()).await?.value;
-/// let second = domain.lock("orders/42").run(async |tenure| tenure.fence()).await?.value;
+/// let first = domain.lock("orders/42").run(async |lease| lease.fence()).await?.value;
+/// let second = domain.lock("orders/42").run(async |lease| lease.fence()).await?.value;
 /// assert!(second > first);
 /// println!("update orders set total = 7, fence = {second} where id = 42 and fence <= {second}");
 /// # Ok(())

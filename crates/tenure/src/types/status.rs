@@ -132,9 +132,9 @@ impl Status {
             broken: broken.map(Fence::new),
             waiters: waiters
                 .iter()
-                .map(|(token, place)| Waiter {
+                .map(|(token, joined_at)| Waiter {
                     owner: token.owner(),
-                    waited: Duration::from_micros(now.saturating_sub(*place)),
+                    waited: Duration::from_micros(now.saturating_sub(*joined_at)),
                 })
                 .collect(),
         }

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::core::lease::Margin;
+use crate::core::deadlines::Margin;
 use crate::types::error::Error;
 
 /// What stands before every key in Redis, unless the URL says otherwise.
@@ -411,6 +411,6 @@ pub enum Degrade {
     /// Nothing is acquired, and what is held is lost by its deadline: a lock excludes everyone, or is not there.
     #[default]
     Never,
-    /// It is gone on with the inner store alone: locks exclude the processes of this machine, and [say so](crate::Tenure::degraded).
+    /// It is gone on with the inner store alone: locks exclude the processes of this machine, and [say so](crate::Lease::degraded).
     Allow,
 }

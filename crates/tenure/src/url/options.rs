@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::core::lease::{MAX_TTL, MIN_TTL, Margin};
+use crate::core::deadlines::{MAX_TTL, MIN_TTL, Margin};
 use crate::types::duration;
 use crate::types::error::Error;
 use crate::url::hosts::secret;

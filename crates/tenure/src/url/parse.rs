@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::core::lease::Margin;
+use crate::core::deadlines::Margin;
 use crate::types::error::Error;
 use crate::url::hosts::{credentials, host_port, hosts};
 use crate::url::options::Options;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::core::lease::Margin;
+use crate::core::deadlines::Margin;
 use crate::types::duration;
 use crate::url::scheme::{Kind, Scheme};
 use crate::url::text::REDACTED;

@@ -16,7 +16,7 @@ fn redis(topology: Topology, hosts: &[(&str, u16)]) -> RedisUrl {
         prefix: "tenure:".to_owned(),
         fence_memory: Duration::from_secs(600),
         replicas: None,
-        margin: crate::core::lease::Margin::default(),
+        margin: crate::core::deadlines::Margin::default(),
         inner: None,
     }
 }

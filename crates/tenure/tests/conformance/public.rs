@@ -15,7 +15,7 @@ fn everything_public_is_send_and_sync() {
     is_send_and_sync::<tenure::Returned>();
     is_send_and_sync::<tenure::Attempt>();
     is_send_and_sync::<tenure::Attempt<tenure::Ran<u8>>>();
-    is_send_and_sync::<tenure::Tenure>();
+    is_send_and_sync::<tenure::Lease>();
     is_send_and_sync::<tenure::Ticket>();
     is_send_and_sync::<tenure::Ran<u8>>();
     is_send_and_sync::<tenure::Report>();
@@ -70,15 +70,14 @@ async fn every_future_can_be_spawned(
     is_spawnable(lock.try_acquire());
     is_spawnable(lock.try_acquire_for(Duration::ZERO));
     is_spawnable(lock.take_over());
-    is_spawnable(lock.run(async |tenure| tenure.lost().await));
-    is_spawnable(lock.try_run(async |tenure| tenure.fence()));
+    is_spawnable(lock.run(async |lease| lease.lost().await));
+    is_spawnable(lock.try_run(async |lease| lease.fence()));
     is_spawnable(lock.try_run_for(Duration::ZERO, async |_| ()));
     is_spawnable(guards[0].lost());
     is_spawnable(guards[0].renew());
     let [first, second] = guards;
     is_spawnable(first.release());
     is_spawnable(second.detach());
-    let task =
-        tokio::spawn(async move { lock.run(async |tenure| tenure.fence()).await.map(|ran| ran.value) });
+    let task = tokio::spawn(async move { lock.run(async |lease| lease.fence()).await.map(|ran| ran.value) });
     drop(task.await);
 }

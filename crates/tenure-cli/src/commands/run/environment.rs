@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use tenure::Tenure;
+use tenure::Lease;
 
 use super::{Run, enclosing};
 use crate::address::{self, Located, Source};
@@ -19,14 +19,14 @@ const DEGRADED: &str = "TENURE_DEGRADED";
 /// All variables that the command gets.
 pub(crate) fn of_command(
     run: &Run,
-    tenure: &Tenure,
+    lease: &Lease,
     waited: Duration,
 ) -> impl Iterator<Item = (OsString, OsString)> {
     let mut own: Vec<(&str, Option<OsString>)> = vec![
         (enclosing::NAME, Some(run.name.clone().into())),
-        (enclosing::FENCE, Some(tenure.fence().to_string().into())),
+        (enclosing::FENCE, Some(lease.fence().to_string().into())),
         (WAITED, Some(waited.as_millis().to_string().into())),
-        (DEGRADED, tenure.degraded().then(|| "1".into())),
+        (DEGRADED, lease.degraded().then(|| "1".into())),
     ];
     own.extend(of_url(run));
     let names: Vec<&str> = own.iter().map(|(name, _)| *name).collect();

@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure::Tenure;
+use tenure::Lease;
 
 use super::child::{Child, End};
 use super::deadline::{LOOK_AGAIN, Moment, Plan};
@@ -50,7 +50,7 @@ enum Course {
 /// What a command runs under.
 pub(crate) struct Terms<'a> {
     pub(crate) events: &'a mut Events,
-    pub(crate) tenure: &'a Tenure,
+    pub(crate) lease: &'a Lease,
     /// The one that the watch follows.
     pub(crate) plan: Plan,
     pub(crate) limits: Limits,
@@ -106,7 +106,7 @@ impl<'a> Holding<'a> {
             tokio::select! {
                 biased;
                 event = self.terms.events.next() => self.happened(event),
-                loss = self.terms.tenure.lost(), if is_watched => {
+                loss = self.terms.lease.lost(), if is_watched => {
                     let kill_at = self.terms.plan.forced_kill_at(Moment::now());
                     self.lose(&loss.to_string(), kill_at);
                 }
@@ -222,7 +222,7 @@ impl<'a> Holding<'a> {
         }
         self.rest_told_at = now.after(SAY_AGAIN);
         let pids: Vec<String> = tree::below().iter().map(|pid| pid.as_raw_pid().to_string()).collect();
-        let name = escaped(self.terms.tenure.name());
+        let name = escaped(self.terms.lease.name());
         say_more(format_args!(
             "command has ended; `{name}` is held until what it started has ended, too: pid {}",
             pids.join(", ")
@@ -231,10 +231,10 @@ impl<'a> Holding<'a> {
 
     /// The command is done. It must not pass for done under the lease when that was lost meanwhile.
     fn ended_by_itself(&mut self, end: End) -> Ended {
-        if self.is_lost || self.terms.tenure.is_held() && !self.terms.watch.is_stopping() {
+        if self.is_lost || self.terms.lease.is_held() && !self.terms.watch.is_stopping() {
             return Ended::Exited(end);
         }
-        let name = escaped(self.terms.tenure.name());
+        let name = escaped(self.terms.lease.name());
         self.tell(format_args!("lease on `{name}` was lost before the command was done"));
         if self.terms.limits.ignores_loss() {
             self.is_lost = true;
@@ -245,39 +245,39 @@ impl<'a> Holding<'a> {
 
     /// Tells once that other machines are excluded no longer, or again.
     fn look_at_reach(&mut self) {
-        let Terms { tenure, watch, .. } = &self.terms;
-        let is_degraded = tenure.degraded();
+        let Terms { lease, watch, .. } = &self.terms;
+        let is_degraded = lease.degraded();
         if std::mem::replace(&mut self.is_degraded, is_degraded) == is_degraded {
             return;
         }
         if is_degraded {
             watch.facts.note_degraded();
-            say_at_once(output::degraded(tenure.name()));
+            say_at_once(output::degraded(lease.name()));
         } else {
-            let name = escaped(tenure.name());
+            let name = escaped(lease.name());
             say_at_once(format_args!("outer store is back: `{name}` is held on all machines again"));
         }
     }
 
     fn look_at_lease(&mut self, now: Moment) {
-        let Terms { plan, tenure, watch, limits, .. } = &mut self.terms;
+        let Terms { plan, lease, watch, limits, .. } = &mut self.terms;
         // What is to be ignored is told when it has happened.
         if limits.ignores_loss() {
             return;
         }
-        if plan.look(now, tenure.remaining()) {
+        if plan.look(now, lease.remaining()) {
             watch.follow(plan);
         }
         if now >= plan.term_at() {
             let (why, kill_at) =
-                (format!("lease on `{}` was not renewed in time", tenure.name()), plan.kill_at());
+                (format!("lease on `{}` was not renewed in time", lease.name()), plan.kill_at());
             self.lose(&why, kill_at);
         }
     }
 
     /// The lease is lost, or about to be: the command is to be gone by `kill_at`.
     fn lose(&mut self, why: &str, kill_at: Moment) {
-        let Terms { plan, tenure, watch, limits, .. } = &self.terms;
+        let Terms { plan, lease, watch, limits, .. } = &self.terms;
         let (now, why) = (Moment::now(), escaped(why));
         if limits.ignores_loss() {
             watch.facts.over(now);
@@ -292,7 +292,7 @@ impl<'a> Holding<'a> {
         };
         let asks = plan.asks() && now < kill_at;
         match asks {
-            _ if now >= plan.late_at() => self.tell(output::overslept(tenure.name())),
+            _ if now >= plan.late_at() => self.tell(output::overslept(lease.name())),
             true => self.tell(format_args!("{why}; the command is stopped")),
             false => self.tell(format_args!("{why}; the command is killed")),
         }

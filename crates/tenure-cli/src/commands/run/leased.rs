@@ -70,7 +70,7 @@ impl Minder<'_> {
             }
         };
         let started_at = facts.command().map_or_else(Moment::now, |(_, at)| at);
-        let terms = Terms { events: &mut events, tenure: &guard, plan, limits, watch: self.watch };
+        let terms = Terms { events: &mut events, lease: &guard, plan, limits, watch: self.watch };
         let mut holding = Holding::new(child, started_at, terms);
         let ended = holding.until_ended().await;
         let (is_lost, was_told_to_end) = (holding.is_lost(), holding.was_told_to_end());

@@ -9,12 +9,12 @@ use super::Domain;
 use crate::api::guard::Guard;
 use crate::backend::Answer;
 use crate::core::claim::Claim;
-use crate::core::lease::Terms;
+use crate::core::deadlines::Terms;
 use crate::core::record::{Op, Reply};
 use crate::engine::acquire::unexpected;
 use crate::engine::bid::Bid;
 use crate::engine::release;
-use crate::engine::seize;
+use crate::engine::take_over;
 use crate::types::error::Error;
 use crate::types::loss::{Loss, LossKind};
 use crate::types::release::Release;
@@ -50,7 +50,7 @@ impl Domain {
             let (from, token) = (ticket.token.clone(), bid.token.clone());
             Op::Adopt { from, token, ttl: terms.first_term(), floor: bid.floor, not_after }
         };
-        seize::seize(&self.client, claim, op).await
+        take_over::take(&self.client, claim, op).await
     }
 
     /// Makes a lease that was [detached](Guard::detach) last for at least its ttl from now. It stays detached, under the same fence, and the

@@ -16,7 +16,7 @@ use crate::backend::compose::layered::{Ear, Layered};
 use crate::core::record::{Holding, RANGE};
 use crate::types::owner::Token;
 use crate::url::Degrade;
-use crate::{Attempt, Release, Tenure, Ticket};
+use crate::{Attempt, Lease, Release, Ticket};
 
 /// Far longer than anything may be left behind. A command may take 2 s with it.
 const TTL: Duration = Duration::from_secs(12);
@@ -156,7 +156,7 @@ struct World {
     /// The guards of this machine, then those of the other one, as far as no verb has them.
     guards: RefCell<[Vec<Guard>; 2]>,
     /// All there were.
-    tenures: RefCell<[Vec<Tenure>; 2]>,
+    leases: RefCell<[Vec<Lease>; 2]>,
     last_fence: Slot<u64>,
 }
 
@@ -173,7 +173,7 @@ impl World {
             there,
             outer,
             guards: RefCell::default(),
-            tenures: RefCell::default(),
+            leases: RefCell::default(),
             last_fence: Slot::new(0),
         }
     }
@@ -187,18 +187,18 @@ impl World {
     }
 
     fn add(&self, machine: usize, guard: Guard) {
-        self.tenures.borrow_mut()[machine].push(Tenure::clone(&guard));
+        self.leases.borrow_mut()[machine].push(Lease::clone(&guard));
         self.guards.borrow_mut()[machine].push(guard);
     }
 
     fn check(&self, cell: &str) {
-        let tenures = self.tenures.borrow();
-        for machine in &*tenures {
+        let leases = self.leases.borrow();
+        for machine in &*leases {
             let held = machine.iter().filter(|guard| guard.is_held()).count();
             assert!(held <= 1, "{cell}: {held} holders on one machine");
         }
         let (holder, _) = self.outer.seen();
-        for guard in tenures.iter().flatten().filter(|guard| guard.is_held() && !guard.degraded()) {
+        for guard in leases.iter().flatten().filter(|guard| guard.is_held() && !guard.degraded()) {
             let Some(holding) = holder.as_ref().filter(|holding| holding.token.as_str() == guard.token())
             else {
                 panic!("{cell}: whole, and not held in the outer store, but {holder:?}");

@@ -61,7 +61,7 @@ fn a_grant_that_was_not_asked_for_is_counted_and_left_alone() {
     test("unasked push", async {
         let world = World::new();
         let guard = world.mine.holds().await;
-        let lease = Arc::clone(&guard.tenure().0.lease);
+        let lease = Arc::clone(&guard.lease().0.lease);
         let client = world.mine.client.upgrade().unwrap();
         let token = Token::fresh(client.session(), "", TTL);
         client.granted(&lease.name, Grant { token, fence: 1, at: 1, term: PROBATION });

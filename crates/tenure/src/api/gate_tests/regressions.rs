@@ -168,7 +168,7 @@ fn a_late_push_for_a_detached_lease_does_not_give_it_back() {
     test("late push", async {
         let world = World::new();
         let guard = world.mine.holds().await;
-        let lease = Arc::clone(&guard.tenure().0.lease);
+        let lease = Arc::clone(&guard.lease().0.lease);
         let (name, token) = (lease.name.clone(), lease.token.clone());
         let ticket = guard.detach().await.unwrap();
         let grant = Grant { token, fence: 1, at: 1, term: PROBATION };

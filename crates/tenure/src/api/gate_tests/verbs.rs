@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::api::lease::Tenure;
+use crate::api::lease::Lease;
 use crate::api::lock::Attempt;
 use crate::types::error::Error;
 use crate::types::status::Holder;
@@ -174,17 +174,17 @@ fn outcome(attempt: Attempt) -> Outcome {
 
 /// Everyone who had the name, to see that they had it one after the other.
 #[derive(Clone, Default)]
-pub(super) struct Turns(Arc<Mutex<Vec<Tenure>>>);
+pub(super) struct Turns(Arc<Mutex<Vec<Lease>>>);
 
 impl Turns {
     /// Enters a turn: whoever had the name before has not any more (I1), and had a lower fence (I3).
     pub(super) fn enter(&self, guard: &Guard) {
         let mut turns = self.0.lock().unwrap();
         if guard.is_held() {
-            assert!(!turns.iter().any(Tenure::is_held), "two hold the name");
+            assert!(!turns.iter().any(Lease::is_held), "two hold the name");
             assert!(turns.iter().all(|turn| turn.fence() < guard.fence()), "fences went back");
         }
-        turns.push(guard.tenure().clone());
+        turns.push(guard.lease().clone());
     }
 }
 

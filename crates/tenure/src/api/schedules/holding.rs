@@ -29,7 +29,7 @@ fn a_renewal_meets_a_release() {
 fn a_take_over_meets_a_release() {
     permute(async |world| {
         let old = world.holds(0).await;
-        let (before, old_view) = (old.fence(), old.tenure().clone());
+        let (before, old_view) = (old.fence(), old.lease().clone());
         let waiter = world.waiter(2);
         let lock = world.lock(1);
         let taking = spawn(async move {
@@ -54,8 +54,8 @@ fn a_holder_is_told_that_its_lease_was_taken() {
     permute(async |world| {
         let old = world.holds(0).await;
         let watchers = [0, 1].map(|_| {
-            let tenure = old.tenure().clone();
-            spawn(async move { tenure.lost().await })
+            let lease = old.lease().clone();
+            spawn(async move { lease.lost().await })
         });
         let new = world.lock(1).take_over().await.expect("the store is there");
         for watcher in watchers {
@@ -73,9 +73,9 @@ fn a_holder_is_told_that_its_lease_was_taken() {
 fn a_watcher_meets_the_end_of_the_turn() {
     permute(async |world| {
         let guard = world.holds(0).await;
-        let tenure = guard.tenure().clone();
+        let lease = guard.lease().clone();
         let next = world.waiter(0);
-        let watcher = spawn(async move { tenure.lost().await });
+        let watcher = spawn(async move { lease.lost().await });
         let thread = shuttle::thread::spawn(move || drop(guard));
         assert_eq!(*done(watcher).await.kind(), LossKind::Released);
         thread.join().expect("no panic");
@@ -88,8 +88,8 @@ fn a_watcher_meets_the_end_of_the_turn() {
 fn a_watcher_meets_the_end_of_the_domain() {
     permute(async |world| {
         let guard = world.holds(0).await;
-        let tenure = guard.tenure().clone();
-        let watcher = spawn(async move { tenure.lost().await });
+        let lease = guard.lease().clone();
+        let watcher = spawn(async move { lease.lost().await });
         some_time(4).await;
         world.domains[0].close().await;
         assert_eq!(*done(watcher).await.kind(), LossKind::Closed);
@@ -124,8 +124,8 @@ fn two_adopt_one_ticket() {
 fn a_deadline_meets_the_end_of_the_turn() {
     permute(async |world| {
         let guard = world.lock(0).no_renewal().acquire().await.expect("nobody has it");
-        let tenure = guard.tenure().clone();
-        let watcher = spawn(async move { tenure.lost().await });
+        let lease = guard.lease().clone();
+        let watcher = spawn(async move { lease.lost().await });
         let waiter = world.patient_waiter(0);
         let dropped = sometime(12, move || drop(guard));
         some_time(12).await;

@@ -13,7 +13,7 @@ use super::state::State;
 use super::stripe::{self, Outcome, Progress};
 use super::{Shared, generation, now, replace};
 use crate::backend::Answer;
-use crate::core::record::{Now, Op, Record, Reply, Wait, Wake};
+use crate::core::record::{Notice, Now, Op, Record, Reply, Wait};
 use crate::time::clock::{Clock, micros};
 use crate::types::error::Error;
 use crate::types::name::Name;
@@ -80,7 +80,7 @@ impl Shared {
             let Some((reply, server, suspect)) = self.change(&place, request)? else { return Ok(None) };
             // One that died unseen is in nobody's way. If it can't be buried, the answer is true all the same.
             if let Some(suspect) = suspect.filter(|suspect| place.is_dead(suspect)) {
-                match self.bury(&place, &request.name, suspect) {
+                match self.reap(&place, &request.name, suspect) {
                     Ok(true) => continue,
                     Ok(false) => return Ok(None),
                     Err(_) => {}
@@ -97,9 +97,9 @@ impl Shared {
         place: &Arc<Place>,
         request: &mut Request,
     ) -> Result<Option<(Reply, u64, Option<Token>)>, Error> {
-        let mut wakes = Vec::new();
-        let answer = self.apply(place, request, &mut wakes)?;
-        self.tell(place, &request.name, wakes);
+        let mut notices = Vec::new();
+        let answer = self.apply(place, request, &mut notices)?;
+        self.tell(place, &request.name, notices);
         Ok(answer)
     }
 
@@ -108,7 +108,7 @@ impl Shared {
         &self,
         place: &Arc<Place>,
         request: &mut Request,
-        wakes: &mut Vec<Wake>,
+        notices: &mut Vec<Notice>,
     ) -> Result<Option<(Reply, u64, Option<Token>)>, Error> {
         let Request { name, op, was_done } = request;
         // The files of a session may be gone with all others. That is looked at every now and then; here it decides who is dead.
@@ -119,10 +119,10 @@ impl Shared {
         let mut buried = None;
         let outcome = place.stripe(name).lock().change(place, |state, now| {
             if let Op::Death { token } = &*op {
-                let holder = state.record(name).and_then(|record| record.mortal_holder(now));
+                let holder = state.record(name).and_then(|record| record.process_bound_holder(now));
                 buried = holder.filter(|holder| *holder == token).cloned();
             }
-            let mut reply = state.apply(name, op.clone(), now, wakes);
+            let mut reply = state.apply(name, op.clone(), now, notices);
             match reply {
                 Reply::Done => *was_done = true,
                 // What ended the lease was our own release, on a stripe that died later.
@@ -149,21 +149,21 @@ impl Shared {
     /// Tells everyone whom a change concerns. Whoever can't be told is dead, and the next one is told; one after the other, and not one
     /// inside the other: any number may have died. What goes wrong here is not the answer to whoever asked; those who wait look
     /// by themselves.
-    fn tell(&self, place: &Arc<Place>, name: &Name, mut wakes: Vec<Wake>) {
-        while let Some(wake) = wakes.pop() {
+    fn tell(&self, place: &Arc<Place>, name: &Name, mut notices: Vec<Notice>) {
+        while let Some(wake) = notices.pop() {
             let token = match &wake {
-                Wake::Granted { token, .. } | Wake::Revoked { token } => token.clone(),
+                Notice::Granted { token, .. } | Notice::Revoked { token } => token.clone(),
             };
             let Some(session) = token.session() else { continue };
             let is_told = self.post.send(&place.dir, &session, &Message::of(name, wake));
             if !is_told && place.is_dead(&token) {
-                let _ = self.apply(place, &mut Request::new(name, Op::Death { token }), &mut wakes);
+                let _ = self.apply(place, &mut Request::new(name, Op::Death { token }), &mut notices);
             }
         }
     }
 
     /// Ends what a dead session had; false when somebody is in the way.
-    pub(super) fn bury(&self, place: &Arc<Place>, name: &Name, token: Token) -> Result<bool, Error> {
+    pub(super) fn reap(&self, place: &Arc<Place>, name: &Name, token: Token) -> Result<bool, Error> {
         Ok(self.change(place, &mut Request::new(name, Op::Death { token }))?.is_some())
     }
 
@@ -174,11 +174,11 @@ impl Shared {
             let now = now();
             let mut record = state.record(name).cloned().unwrap_or_else(|| Record::new(0));
             let dead = {
-                let mut tokens = record.mortal_holder(now).into_iter().chain(record.waiting());
+                let mut tokens = record.process_bound_holder(now).into_iter().chain(record.waiting());
                 tokens.find(|token| place.is_dead(token)).cloned()
             };
             if let Some(dead) = dead {
-                if !self.bury(place, name, dead)? {
+                if !self.reap(place, name, dead)? {
                     return Ok(None);
                 }
                 continue;
@@ -225,7 +225,7 @@ impl Shared {
 /// Who is in the way of a request, if it was not heard of for a while.
 fn suspect<'a>(record: &'a Record, op: &Op, reply: &Reply, now: Now) -> Option<&'a Token> {
     match (op, reply) {
-        (Op::Acquire { .. }, Reply::Busy { .. }) => record.mortal_holder(now),
+        (Op::Acquire { .. }, Reply::Busy { .. }) => record.process_bound_holder(now),
         (Op::Acquire { token, wait: Wait::Join, .. }, Reply::Waiting { .. }) => {
             record.silent_ahead_of(token, now)
         }

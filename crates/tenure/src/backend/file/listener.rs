@@ -114,7 +114,7 @@ impl Shared {
                     sink.granted(&name, grant);
                 }
             }
-            Message::Doubted(name) => sink.doubt(&name),
+            Message::Doubted(name) => sink.verify(&name),
         }
     }
 

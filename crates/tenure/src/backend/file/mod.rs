@@ -115,7 +115,7 @@ impl Backend for FileDomain {
         Pending::now(self.0.list(prefix))
     }
 
-    fn buried(&self, name: &Name) -> Option<Token> {
+    fn reaped(&self, name: &Name) -> Option<Token> {
         self.0.graves.of(name)
     }
 

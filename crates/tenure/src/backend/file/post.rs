@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::directory::Directory;
 use super::session;
 use crate::backend::Grant;
-use crate::core::record::Wake;
+use crate::core::record::Notice;
 use crate::sync::Mutex;
 use crate::time::clock::micros;
 use crate::types::bytes::{Bytes, Put};
@@ -35,12 +35,12 @@ pub(super) enum Message {
 }
 
 impl Message {
-    pub(super) fn of(name: &Name, wake: Wake) -> Self {
+    pub(super) fn of(name: &Name, wake: Notice) -> Self {
         match wake {
-            Wake::Granted { token, fence, at, term, .. } => {
+            Notice::Granted { token, fence, at, term, .. } => {
                 Message::Granted(name.clone(), Grant { token, fence, at, term })
             }
-            Wake::Revoked { .. } => Message::Doubted(name.clone()),
+            Notice::Revoked { .. } => Message::Doubted(name.clone()),
         }
     }
 

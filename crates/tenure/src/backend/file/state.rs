@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::platform::ClockIdentity;
-use crate::core::lease::MAX_TTL;
-use crate::core::record::{Now, Op, Record, Reply, Wake};
+use crate::core::deadlines::MAX_TTL;
+use crate::core::record::{Notice, Now, Op, Record, Reply};
 use crate::types::bytes::{Bytes, Put};
 use crate::types::name::Name;
 use crate::types::owner::Token;
@@ -25,12 +25,12 @@ impl State {
     }
 
     /// Applies an operation; a record that nobody uses after it is dropped, and so are those whose leases expired unnoticed.
-    pub(super) fn apply(&mut self, name: &Name, op: Op, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+    pub(super) fn apply(&mut self, name: &Name, op: Op, now: Now, notices: &mut Vec<Notice>) -> Reply {
         let index = self.records.iter().position(|(other, _)| other == name).unwrap_or_else(|| {
             self.records.push((name.clone(), Record::new(self.floor)));
             self.records.len() - 1
         });
-        let reply = self.records[index].1.apply(op, now, wakes);
+        let reply = self.records[index].1.apply(op, now, notices);
         self.drop_records(|record| record.is_over(now));
         reply
     }

@@ -166,7 +166,7 @@ fn look(shared: &Weak<Shared>, name: &Name, token: &Token) -> Option<Pause> {
     let Ok(Some(state)) = shared.look(&place, index_of(name)) else { return soon };
     let record = state.record(name)?;
     if record.is_held_by(token) {
-        shared.sink.upgrade()?.doubt(name);
+        shared.sink.upgrade()?.verify(name);
         return None;
     }
     let ahead = record.waiting().take_while(|other| *other != token).last();
@@ -175,12 +175,12 @@ fn look(shared: &Weak<Shared>, name: &Name, token: &Token) -> Option<Pause> {
     }
     let is_first = ahead.is_none();
     let pause = if is_first { FIRST_LOOKS_EVERY } else { LOOK_EVERY };
-    let Some(ahead) = ahead.or_else(|| record.mortal_holder(now())) else {
+    let Some(ahead) = ahead.or_else(|| record.process_bound_holder(now())) else {
         return Some(Pause { pause, pipe: None });
     };
     if place.is_dead(ahead) {
         // The one ahead of it may be dead as well: where many died at once, none of them costs a pause.
-        let is_buried = shared.bury(&place, name, ahead.clone()).is_ok_and(|is_buried| is_buried);
+        let is_buried = shared.reap(&place, name, ahead.clone()).is_ok_and(|is_buried| is_buried);
         return if is_buried { Some(Pause { pause: Duration::ZERO, pipe: None }) } else { soon };
     }
     match pipe_of(&place, ahead) {

@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::sentinel::{self, Hear, Sentinels};
 use super::server::{self, Server, string};
 use super::{fault, watcher};
-use crate::core::lease::{MAX_TTL, Margin};
+use crate::core::deadlines::{MAX_TTL, Margin};
 use crate::sync::Mutex;
 use crate::types::duration::shown;
 use crate::types::error::Error;

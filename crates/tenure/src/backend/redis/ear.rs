@@ -12,7 +12,7 @@ use super::hearing::Hearing;
 use super::link::Listener;
 use super::replicas::Acknowledgement;
 use super::server::Server;
-use crate::backend::Run;
+use crate::backend::Incarnation;
 use crate::sync::Mutex;
 use crate::time::clock::Moment;
 
@@ -54,13 +54,13 @@ impl Ear {
     }
 
     /// The run of that server, and how old it is if it may have forgotten something before.
-    pub(super) fn run(&self) -> Option<Run> {
+    pub(super) fn incarnation(&self) -> Option<Incarnation> {
         let (server, since) = self.met.lock().clone()?;
         let age = || match server.uptime {
             Some(uptime) => uptime + self.asker.clock.now().since(since),
             None => Duration::MAX,
         };
-        Some(Run { id: server.run_id.clone()?, age: (!server.keeps_all).then(age) })
+        Some(Incarnation { id: server.run_id.clone()?, age: (!server.keeps_all).then(age) })
     }
 }
 
@@ -77,12 +77,12 @@ impl Listener for Ear {
                         && let Some(name) =
                             std::str::from_utf8(key).ok().and_then(|key| self.asker.keys.name(key))
                     {
-                        sink.doubt(&name);
+                        sink.verify(&name);
                     }
                 }
             }
             // Everything was flushed.
-            _ => sink.doubt_all(),
+            _ => sink.verify_all(),
         }
     }
 
@@ -114,7 +114,7 @@ impl Listener for Ear {
                 tracing::info!(target: "tenure", server = server.description(), "connected to redis again");
                 self.hearing.reconnected(!server.is(&before));
                 if let Some(sink) = self.asker.sink.upgrade() {
-                    sink.doubt_all();
+                    sink.verify_all();
                 }
             }
         }

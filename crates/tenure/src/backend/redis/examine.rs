@@ -94,7 +94,7 @@ fn of_server(
 struct Rehearsal {
     rehearsed: Rehearsed,
     /// Why grants can't be published or heard.
-    unheard: Option<String>,
+    missed_grants: Option<String>,
     /// Why losses are not told.
     untracked: Option<String>,
     /// How many replicas knew of it soon.
@@ -105,7 +105,7 @@ impl Rehearsal {
     async fn play(client: &Arc<Client>, replicas: u64) -> Self {
         Rehearsal::try_play(client, replicas).await.unwrap_or_else(|error| Rehearsal {
             rehearsed: Rehearsed { lease: Err(error), hand_over: None, loss: None },
-            unheard: None,
+            missed_grants: None,
             untracked: None,
             acknowledged: None,
         })
@@ -118,10 +118,10 @@ impl Rehearsal {
         let acknowledged = if replicas > 0 { acknowledged(&holder, replicas).await } else { None };
         // If that is refused, so was the lease.
         drop(holder.forget(&name).await);
-        let unheard = waiter.0.ear.hearing.refusal().map(|error| error.to_string());
-        let unheard = unheard.or_else(|| holder.0.unpublished().cloned());
+        let missed_grants = waiter.0.ear.hearing.refusal().map(|error| error.to_string());
+        let missed_grants = missed_grants.or_else(|| holder.0.unpublished().cloned());
         let untracked = waiter.0.server().and_then(|server| server.tracking_refused.clone());
-        Ok(Rehearsal { rehearsed, unheard, untracked, acknowledged })
+        Ok(Rehearsal { rehearsed, missed_grants, untracked, acknowledged })
     }
 
     /// As findings, with what the server said, and what to allow. The lease is the master's alone, also if the URL demands replicas.
@@ -133,7 +133,7 @@ impl Rehearsal {
         }
         for finding in findings.iter_mut().filter(|finding| finding.verdict > Verdict::Fit) {
             let said = match (finding.check, &self.rehearsed.lease) {
-                ("hand-over", _) => self.unheard.clone(),
+                ("hand-over", _) => self.missed_grants.clone(),
                 ("loss", _) => self.untracked.clone(),
                 (_, Err(error)) if error.kind() == ErrorKind::Denied => Some(error.to_string()),
                 _ => None,

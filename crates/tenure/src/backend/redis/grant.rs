@@ -17,7 +17,7 @@ pub(super) fn heard(asker: &Asker, message: &[u8], is_comparable: impl Fn(&Name)
     let grant = std::str::from_utf8(message).ok().and_then(|message| grant(asker, message));
     match (grant, asker.told().upgrade()) {
         (Some((name, grant)), Some(sink)) if is_comparable(&name) => sink.granted(&name, grant),
-        (Some((name, _)), Some(sink)) => sink.doubt(&name),
+        (Some((name, _)), Some(sink)) => sink.verify(&name),
         (None, _) => {
             tracing::warn!(target: "tenure", "a message that is no grant came by the channel of grants")
         }

@@ -36,7 +36,7 @@ use self::connect::Connector;
 use self::keys::Keys;
 use self::replicas::Acknowledgement;
 use self::script::Call;
-use super::{Answer, Backend, Capability, Pending, Run, Sink};
+use super::{Answer, Backend, Capability, Incarnation, Pending, Sink};
 use crate::core::record::{Op, Reply, pause_behind};
 use crate::time::clock::Clock;
 use crate::types::error::Error;
@@ -102,7 +102,7 @@ impl Backend for Redis {
             }
             // The server tells everyone but us of our own changes.
             if ends_anothers_lease && let Some(sink) = client.asker().sink.upgrade() {
-                sink.doubt(&name);
+                sink.verify(&name);
             }
             Ok(answer)
         }))
@@ -160,8 +160,8 @@ impl Backend for Redis {
         self.0.link.outage()
     }
 
-    fn run(&self) -> Option<Run> {
-        self.0.ear.run()
+    fn incarnation(&self) -> Option<Incarnation> {
+        self.0.ear.incarnation()
     }
 
     fn verifies_after(&self) -> Option<Duration> {

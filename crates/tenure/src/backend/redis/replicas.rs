@@ -197,18 +197,18 @@ pub(super) struct Cautious(pub(super) Weak<dyn Sink>);
 
 impl Sink for Cautious {
     fn granted(&self, name: &Name, _: Grant) {
-        self.doubt(name);
+        self.verify(name);
     }
 
-    fn doubt(&self, name: &Name) {
-        self.0.upgrade().into_iter().for_each(|sink| sink.doubt(name));
+    fn verify(&self, name: &Name) {
+        self.0.upgrade().into_iter().for_each(|sink| sink.verify(name));
     }
 
-    fn doubt_all(&self) {
-        self.0.upgrade().into_iter().for_each(|sink| sink.doubt_all());
+    fn verify_all(&self) {
+        self.0.upgrade().into_iter().for_each(|sink| sink.verify_all());
     }
 
-    fn unheard(&self) {
-        self.0.upgrade().into_iter().for_each(|sink| sink.unheard());
+    fn missed_grants(&self) {
+        self.0.upgrade().into_iter().for_each(|sink| sink.missed_grants());
     }
 }

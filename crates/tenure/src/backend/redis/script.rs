@@ -228,7 +228,7 @@ impl Call {
                 match wait {
                     Wait::No => cmd.arg("no"),
                     Wait::Join => cmd.arg("join"),
-                    Wait::Keep { place } => cmd.arg(place),
+                    Wait::Keep { joined_at } => cmd.arg(joined_at),
                 };
                 cmd.arg(u8::from(*polls)).arg(floor).arg(not_after).arg(self.fence_life())
             }
@@ -274,8 +274,12 @@ fn understood(value: Value) -> Result<(Answer, Option<String>), Error> {
         "ahead" => Reply::Ahead { by: parts.number()? },
         "not_held" => Reply::NotHeld { holder: parts.token()? },
         "waiting" => {
-            let (place, ahead) = (parts.number()?, parts.number()?);
-            Reply::Waiting { place, ahead: ahead.try_into().unwrap_or(usize::MAX), holding: parts.holding()? }
+            let (joined_at, ahead) = (parts.number()?, parts.number()?);
+            Reply::Waiting {
+                joined_at,
+                ahead: ahead.try_into().unwrap_or(usize::MAX),
+                holding: parts.holding()?,
+            }
         }
         "busy" => {
             let waiters = parts.number()?.try_into().unwrap_or(usize::MAX);
@@ -345,7 +349,9 @@ impl Parts {
         let mut waiters = Vec::with_capacity(parts.len() / 2);
         while let Some(token) = parts.next() {
             match parts.next() {
-                Some(Value::Int(place)) => waiters.push((token_from(token)?, place.max(0).cast_unsigned())),
+                Some(Value::Int(joined_at)) => {
+                    waiters.push((token_from(token)?, joined_at.max(0).cast_unsigned()))
+                }
                 other => return Err(fault::unexpected(&other.unwrap_or(Value::Nil))),
             }
         }

@@ -184,7 +184,7 @@ impl Sentinels {
     }
 
     /// One of them does not let us hear of failovers, which is said once.
-    pub(super) fn unheard(&self, address: &str, error: &redis::RedisError) {
+    pub(super) fn missed_grants(&self, address: &str, error: &redis::RedisError) {
         if !self.is_unheard.swap(true, Ordering::AcqRel) {
             tracing::warn!(
                 target: "tenure", sentinel = address, %error,

@@ -18,7 +18,7 @@ use super::connection::Connection;
 use super::link::{Ended, watch_over};
 use super::pace::Pace;
 use super::{fault, grant};
-use crate::core::record::BEAT;
+use crate::core::record::HEARTBEAT;
 use crate::sync::Mutex;
 use crate::types::error::{Error, ErrorKind};
 
@@ -112,7 +112,7 @@ impl Subscription {
     /// seldom: their requests, on the other connection, find a grant that was not heard.
     fn is_checked(&self, silence: Duration) -> bool {
         let pause = self.state.lock().last_wait.map(|(_, pause)| pause);
-        pause.is_none_or(|pause| pause <= BEAT || silence >= 4 * pause)
+        pause.is_none_or(|pause| pause <= HEARTBEAT || silence >= 4 * pause)
     }
 
     fn begin(&self, bell: Arc<Notify>) {
@@ -126,7 +126,7 @@ impl Subscription {
     /// Whoever waits may have missed its turn.
     fn rouse(&self) {
         if let Some(sink) = self.asker.told().upgrade() {
-            sink.unheard();
+            sink.missed_grants();
         }
     }
 

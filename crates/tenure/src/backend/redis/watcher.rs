@@ -105,7 +105,7 @@ async fn listen(sentinels: Arc<Sentinels>, which: usize) -> Ended {
     match tokio::time::timeout(patience, connection.subscribe(CHANNEL)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) if fault::server_error(&error).is_some() => {
-            sentinels.unheard(&sentinel.address, &error);
+            sentinels.missed_grants(&sentinel.address, &error);
             return Ended::InVain;
         }
         _ => return Ended::Unreached,

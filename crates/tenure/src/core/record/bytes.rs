@@ -40,7 +40,7 @@ impl Record {
         out.put_u32(u32::try_from(self.queue.len()).expect("fewer waiters than fit into a store"));
         for waiter in &self.queue {
             out.put_text(waiter.token.as_str());
-            out.put_u64(waiter.place);
+            out.put_u64(waiter.joined_at);
             out.put_u64(waiter.beat);
             out.put_u64(u64::try_from(waiter.ttl.as_nanos()).unwrap_or(u64::MAX));
             out.put_u8(waiter.polls.into());
@@ -73,7 +73,7 @@ impl Record {
         for _ in 0..waiters {
             queue.push(Waiter {
                 token: tokens(bytes.text_bytes()?)?,
-                place: bytes.u64()?,
+                joined_at: bytes.u64()?,
                 beat: bytes.u64()?,
                 ttl: Duration::from_nanos(bytes.u64()?),
                 polls: bytes.u8()? != 0,

@@ -40,15 +40,15 @@ pub(crate) const REMEMBERED: Duration = Duration::from_secs(60);
 /// How far, in µs, a client's floor may be above the clock of a server and the last fence: a year. A clock that is further behind is lost.
 pub(crate) const MOST_AHEAD: u64 = 365 * 86_400_000_000;
 /// How often a waiter near the head of the queue says that it is alive.
-pub(crate) const BEAT: Duration = Duration::from_millis(400);
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(400);
 /// How much longer each waiter ahead makes the pause between two beats, and the longest pause.
-const BEAT_PER_WAITER: Duration = Duration::from_millis(50);
-pub(crate) const LONGEST_BEAT: Duration = Duration::from_secs(12);
+const HEARTBEAT_PER_WAITER: Duration = Duration::from_millis(50);
+pub(crate) const LONGEST_HEARTBEAT: Duration = Duration::from_secs(12);
 
 /// The pause before the next beat of a waiter with so many ahead of it: both the waiter and the store go by it.
 pub(crate) fn pause_behind(ahead: usize) -> Duration {
     let position = u32::try_from(ahead).unwrap_or(u32::MAX).saturating_add(1);
-    BEAT_PER_WAITER.saturating_mul(position).clamp(BEAT, LONGEST_BEAT)
+    HEARTBEAT_PER_WAITER.saturating_mul(position).clamp(HEARTBEAT, LONGEST_HEARTBEAT)
 }
 
 /// The store's time, read once per operation.
@@ -75,7 +75,7 @@ pub(crate) enum Wait {
     /// Join the end of the queue.
     Join,
     /// A beat: keep this place, or get it back.
-    Keep { place: u64 },
+    Keep { joined_at: u64 },
 }
 
 /// What can be done to a name.
@@ -121,7 +121,7 @@ pub(crate) enum Reply {
     /// The name is held with the token that asked; `fence` starts its range.
     Granted { fence: u64 },
     /// In the queue, with `ahead` waiters before it.
-    Waiting { place: u64, ahead: usize, holding: Holding },
+    Waiting { joined_at: u64, ahead: usize, holding: Holding },
     /// Not taken, and not waiting.
     Busy { holding: Holding, waiters: usize },
     /// The token does not hold the name; who does, if anyone.
@@ -160,7 +160,7 @@ impl From<Holding> for status::Holder {
 
 /// Whom to tell of a transition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Wake {
+pub(crate) enum Notice {
     /// A waiter was granted the name, at the store's time `at`, for `term`. One that can't be told, and does not poll, is dead.
     Granted { token: Token, fence: u64, at: u64, term: Duration, polls: bool },
     /// A holder's lease was ended by someone else.
@@ -199,8 +199,8 @@ struct Holder {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Waiter {
     token: Token,
-    place: u64,
-    /// When it last beat, plus the time by which its next pause is longer than [`BEAT`]: so one limit for silence fits all.
+    joined_at: u64,
+    /// When it last beat, plus the time by which its next pause is longer than [`HEARTBEAT`]: so one limit for silence fits all.
     beat: u64,
     ttl: Duration,
     polls: bool,

@@ -1,5 +1,5 @@
 //! The whole protocol in small worlds, explored to the end: the real [`Record`](super::Record) and the real
-//! [`Lease`](crate::core::lease::Lease), with clients, a network and faults around them.
+//! [`Deadlines`](crate::core::deadlines::Deadlines), with clients, a network and faults around them.
 //!
 //! Two or three clients; every message is delivered at any time after it was sent, in any order, twice, or never; clients crash, are
 //! paused with a grant in flight, and give up at any point. In every world that can be reached: no two clients believe that they

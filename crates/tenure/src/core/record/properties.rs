@@ -115,10 +115,10 @@ impl Store {
         self.now.wall = self.now.wall.saturating_add_signed(wall_ms * 1_000);
     }
 
-    fn apply(&mut self, op: Op) -> (Reply, Vec<Wake>) {
-        let mut wakes = Vec::new();
-        let reply = self.record.apply(op, self.now, &mut wakes);
-        (reply, wakes)
+    fn apply(&mut self, op: Op) -> (Reply, Vec<Notice>) {
+        let mut notices = Vec::new();
+        let reply = self.record.apply(op, self.now, &mut notices);
+        (reply, notices)
     }
 
     fn holder(&self) -> Option<Token> {
@@ -135,7 +135,8 @@ impl Store {
             Draft::Acquire { who, ttl, wait, floor, late } => Op::Acquire {
                 token: token(who),
                 ttl,
-                wait: [Wait::No, Wait::Join, Wait::Keep { place: START + u64::from(who) }][usize::from(wait)],
+                wait: [Wait::No, Wait::Join, Wait::Keep { joined_at: START + u64::from(who) }]
+                    [usize::from(wait)],
                 polls: false,
                 floor: start.saturating_add_signed(floor),
                 not_after: not_after(late),

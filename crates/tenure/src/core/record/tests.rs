@@ -14,13 +14,13 @@ const WALL: u64 = 1_700_000_000_000_000;
 struct Store {
     record: Record,
     now: Now,
-    wakes: Vec<Wake>,
+    notices: Vec<Notice>,
 }
 
 impl Store {
     fn new() -> Self {
         let now = Now { lease: START, wall: WALL };
-        Store { record: Record::new(0), now, wakes: Vec::new() }
+        Store { record: Record::new(0), now, notices: Vec::new() }
     }
 
     /// Lets time pass on both clocks.
@@ -31,8 +31,8 @@ impl Store {
     }
 
     fn apply(&mut self, op: Op) -> Reply {
-        self.wakes.clear();
-        self.record.apply(op, self.now, &mut self.wakes)
+        self.notices.clear();
+        self.record.apply(op, self.now, &mut self.notices)
     }
 
     fn acquire_with(&mut self, who: &str, wait: Wait, floor: u64) -> Reply {
@@ -44,8 +44,8 @@ impl Store {
         self.acquire_with(who, Wait::Join, 0)
     }
 
-    fn beat(&mut self, who: &str, place: u64) -> Reply {
-        self.acquire_with(who, Wait::Keep { place }, 0)
+    fn beat(&mut self, who: &str, joined_at: u64) -> Reply {
+        self.acquire_with(who, Wait::Keep { joined_at }, 0)
     }
 
     fn try_now(&mut self, who: &str) -> Reply {
@@ -120,9 +120,9 @@ impl Store {
 
     /// Who was told of a grant by the last operation.
     fn granted_by_push(&self) -> Option<&str> {
-        self.wakes.iter().find_map(|wake| match wake {
-            Wake::Granted { token, .. } => Some(token.as_str()),
-            Wake::Revoked { .. } => None,
+        self.notices.iter().find_map(|wake| match wake {
+            Notice::Granted { token, .. } => Some(token.as_str()),
+            Notice::Revoked { .. } => None,
         })
     }
 }
@@ -138,9 +138,9 @@ fn fence(reply: Reply) -> u64 {
     }
 }
 
-fn place(reply: Reply) -> u64 {
+fn joined_at(reply: Reply) -> u64 {
     match reply {
-        Reply::Waiting { place, .. } => place,
+        Reply::Waiting { joined_at, .. } => joined_at,
         other => panic!("expected to wait, got {other:?}"),
     }
 }

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use super::{
-    BEAT, Holder, Holding, MOST_AHEAD, Now, Op, PROBATION, RANGE, REMEMBERED, Record, Reply, Trace, Wait,
-    Waiter, Wake, pause_behind,
+    HEARTBEAT, Holder, Holding, MOST_AHEAD, Notice, Now, Op, PROBATION, RANGE, REMEMBERED, Record, Reply,
+    Trace, Wait, Waiter, pause_behind,
 };
 use crate::time::clock::micros;
 use crate::types::duration::millis;
 use crate::types::owner::Token;
 
-/// A waiter that was silent for longer than this, in µs, has lapsed: a beat is this late, less [`BEAT`].
+/// A waiter that was silent for longer than this, in µs, has lapsed: a beat is this late, less [`HEARTBEAT`].
 const LAPSE: i64 = 1_500_000;
 /// Whoever was heard of within this time, in µs, is not suspected to be dead.
 const QUIET: i64 = 5_000;
 /// A waiter that is alive has beaten since any grant that is older than this, in µs: two beats.
-const TWO_BEATS: i64 = 800_000;
+const TWO_HEARTBEATS: i64 = 800_000;
 
 impl Record {
     /// A name that nobody has used since `floor`, the highest fence that the store remembers.
@@ -44,7 +44,7 @@ impl Record {
     }
 
     /// The token that holds the name, unless its lease outlives its process.
-    pub(crate) fn mortal_holder(&self, now: Now) -> Option<&Token> {
+    pub(crate) fn process_bound_holder(&self, now: Now) -> Option<&Token> {
         let holder = self.holder.as_ref().filter(|holder| now.millis() <= holder.expires && !holder.detached);
         holder.map(|holder| &holder.token)
     }
@@ -63,7 +63,7 @@ impl Record {
                 Some(&self.queue[ahead]).filter(|ahead| ahead.silence(now) > QUIET).map(|ahead| &ahead.token)
             }
             None => self
-                .mortal_holder(now)
+                .process_bound_holder(now)
                 .filter(|_| now.wall.wrapping_sub(self.range_start()).cast_signed() > QUIET),
         }
     }
@@ -104,25 +104,29 @@ impl Record {
     }
 
     /// Applies one operation; returns the reply, and appends whom to wake.
-    pub(crate) fn apply(&mut self, op: Op, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+    pub(crate) fn apply(&mut self, op: Op, now: Now, notices: &mut Vec<Notice>) -> Reply {
         match op {
             Op::Acquire { not_after, .. } | Op::Adopt { not_after, .. } | Op::TakeOver { not_after, .. }
                 if now.lease > not_after =>
             {
                 Reply::TooLate
             }
-            Op::Acquire { token, ttl, wait, polls, floor, .. } => {
-                self.acquire(Waiter { token, place: 0, beat: now.lease, ttl, polls }, wait, floor, now, wakes)
-            }
+            Op::Acquire { token, ttl, wait, polls, floor, .. } => self.acquire(
+                Waiter { token, joined_at: 0, beat: now.lease, ttl, polls },
+                wait,
+                floor,
+                now,
+                notices,
+            ),
             Op::Renew { token, ttl } => self.renew(&token, ttl, now),
             Op::Detach { token, ttl } => self.detach(&token, ttl, now),
             Op::Raise { token, fence } => self.raise(&token, fence, now),
-            Op::Release { token, used } => self.release(&token, used, now, wakes),
-            Op::Leave { token } => self.leave(&token, now, wakes),
-            Op::Adopt { from, token, ttl, floor, .. } => self.adopt(&from, token, ttl, floor, now, wakes),
-            Op::TakeOver { token, ttl, floor, .. } => self.take_over(token, ttl, floor, now, wakes),
-            Op::Break { token, fence } => self.break_lease(token, fence, now, wakes),
-            Op::Death { token } => self.bury(&token, now, wakes),
+            Op::Release { token, used } => self.release(&token, used, now, notices),
+            Op::Leave { token } => self.leave(&token, now, notices),
+            Op::Adopt { from, token, ttl, floor, .. } => self.adopt(&from, token, ttl, floor, now, notices),
+            Op::TakeOver { token, ttl, floor, .. } => self.take_over(token, ttl, floor, now, notices),
+            Op::Break { token, fence } => self.break_lease(token, fence, now, notices),
+            Op::Death { token } => self.reap(&token, now, notices),
             Op::Inspect => self.inspect(now),
         }
     }
@@ -133,44 +137,44 @@ impl Record {
         wait: Wait,
         floor: u64,
         now: Now,
-        wakes: &mut Vec<Wake>,
+        notices: &mut Vec<Notice>,
     ) -> Reply {
         self.expire(now);
         if self.is_held_by(&asker.token) {
             return self.extend(asker.ttl, floor, now);
         }
-        if let Wait::Keep { place } = wait {
-            asker.place = place;
+        if let Wait::Keep { joined_at } = wait {
+            asker.joined_at = joined_at;
             if let Some(reply) = self.beat(&asker, now) {
                 return reply;
             }
         }
         // Out and in again: a second acquire, and a beat, keep the place that the queue knows.
         if let Some(known) = self.dequeue(&asker.token) {
-            asker.place = known.place;
+            asker.joined_at = known.joined_at;
         }
         if wait == Wait::No {
             // Only a name that nobody living waits for is taken past the queue.
-            self.settle(self.silence_allowed_after_expiry(now), now, wakes);
+            self.settle(self.silence_allowed_after_expiry(now), now, notices);
             return match self.holding(now) {
                 None => self.grant(asker.token, asker.ttl, floor, now),
                 Some(holding) => Reply::Busy { holding, waiters: self.queue.len() },
             };
         }
         let (token, ttl, polls) = (asker.token.clone(), asker.ttl, asker.polls);
-        let place = self.enqueue(asker, now);
+        let joined_at = self.enqueue(asker, now);
         if self.holder.is_none() {
             self.drop_silent(self.silence_allowed_after_expiry(now), now);
             if self.queue[0].token == token {
                 self.queue.remove(0);
                 return self.grant(token, ttl, floor, now);
             }
-            self.hand_over(now, wakes);
+            self.hand_over(now, notices);
         }
-        let ahead = self.queue.partition_point(|waiter| waiter.rank() < (place, &token));
-        self.queue[ahead].beat = beat_of(ahead, polls, now);
+        let ahead = self.queue.partition_point(|waiter| waiter.rank() < (joined_at, &token));
+        self.queue[ahead].beat = heartbeat_of(ahead, polls, now);
         let holding = self.holding(now).expect("a free name was given to the first of the queue");
-        Reply::Waiting { place, ahead, holding }
+        Reply::Waiting { joined_at, ahead, holding }
     }
 
     /// A beat of a waiter that is in the queue while another holds the name, without a search through the queue.
@@ -179,8 +183,8 @@ impl Record {
         let ahead = self.queue.binary_search_by(|waiter| waiter.rank().cmp(&asker.rank())).ok()?;
         let waiter = &mut self.queue[ahead];
         (waiter.ttl, waiter.polls) = (asker.ttl, asker.polls);
-        waiter.beat = beat_of(ahead, asker.polls, now);
-        Some(Reply::Waiting { place: asker.place, ahead, holding })
+        waiter.beat = heartbeat_of(ahead, asker.polls, now);
+        Some(Reply::Waiting { joined_at: asker.joined_at, ahead, holding })
     }
 
     fn renew(&mut self, token: &Token, ttl: Duration, now: Now) -> Reply {
@@ -211,22 +215,22 @@ impl Record {
         }
     }
 
-    fn release(&mut self, token: &Token, used: u64, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+    fn release(&mut self, token: &Token, used: u64, now: Now, notices: &mut Vec<Notice>) -> Reply {
         self.expire(now);
         // A ghost of its acquire may have joined the queue after the first release, which was not answered.
         self.dequeue(token);
         if !self.is_held_by(token) {
-            return self.not_held(now, wakes);
+            return self.not_held(now, notices);
         }
         // Unused fences go back, or ranges would outrun the clock.
         self.last = used.clamp(self.range_start(), self.last);
-        self.vacate(now, wakes)
+        self.vacate(now, notices)
     }
 
-    fn leave(&mut self, token: &Token, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+    fn leave(&mut self, token: &Token, now: Now, notices: &mut Vec<Notice>) -> Reply {
         // Mostly its waiter never ran it. But of a majority of stores this may be the one that no release has reached: what was used of
         // its range is not known, and all of it stays reserved.
-        self.release(token, u64::MAX, now, wakes);
+        self.release(token, u64::MAX, now, notices);
         Reply::Done
     }
 
@@ -237,14 +241,14 @@ impl Record {
         ttl: Duration,
         floor: u64,
         now: Now,
-        wakes: &mut Vec<Wake>,
+        notices: &mut Vec<Notice>,
     ) -> Reply {
         self.expire(now);
         if self.is_held_by(&token) {
             return self.extend(ttl, floor, now);
         }
         if !self.is_held_by(from) {
-            return self.not_held(now, wakes);
+            return self.not_held(now, notices);
         }
         self.dequeue(&token);
         self.grant(token, ttl, floor, now)
@@ -256,7 +260,7 @@ impl Record {
         ttl: Duration,
         floor: u64,
         now: Now,
-        wakes: &mut Vec<Wake>,
+        notices: &mut Vec<Notice>,
     ) -> Reply {
         self.expire(now);
         if self.is_held_by(&token) {
@@ -265,35 +269,35 @@ impl Record {
         self.dequeue(&token);
         if let Some(holder) = self.holder.take() {
             self.remember_broken(now);
-            wakes.push(Wake::Revoked { token: holder.token });
+            notices.push(Notice::Revoked { token: holder.token });
         }
         self.grant(token, ttl, floor, now)
     }
 
-    fn break_lease(&mut self, token: Token, fence: u64, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+    fn break_lease(&mut self, token: Token, fence: u64, now: Now, notices: &mut Vec<Notice>) -> Reply {
         self.expire(now);
         if !self.is_held_by(&token) || self.range_start() != fence {
-            return self.not_held(now, wakes);
+            return self.not_held(now, notices);
         }
         // What it used of its range is not known: all of it stays reserved.
         self.remember_broken(now);
-        wakes.push(Wake::Revoked { token });
-        self.vacate(now, wakes)
+        notices.push(Notice::Revoked { token });
+        self.vacate(now, notices)
     }
 
-    fn bury(&mut self, token: &Token, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+    fn reap(&mut self, token: &Token, now: Now, notices: &mut Vec<Notice>) -> Reply {
         self.expire(now);
         self.dequeue(token);
         if self.holder.as_ref().is_some_and(|holder| holder.token == *token && !holder.detached) {
-            return self.vacate(now, wakes);
+            return self.vacate(now, notices);
         }
-        self.settle(self.silence_allowed_after_expiry(now), now, wakes);
+        self.settle(self.silence_allowed_after_expiry(now), now, notices);
         Reply::Done
     }
 
     fn inspect(&self, now: Now) -> Reply {
         let living = self.queue.iter().filter(|waiter| waiter.silence(now) <= LAPSE);
-        let waiters = living.map(|waiter| (waiter.token.clone(), waiter.place)).collect();
+        let waiters = living.map(|waiter| (waiter.token.clone(), waiter.joined_at)).collect();
         Reply::Seen { holding: self.holding(now), waiters, broken: self.broken(now) }
     }
 
@@ -317,23 +321,23 @@ impl Record {
     }
 
     /// The lease is given up by its holder or for it: the next waiter's turn.
-    fn vacate(&mut self, now: Now, wakes: &mut Vec<Wake>) -> Reply {
+    fn vacate(&mut self, now: Now, notices: &mut Vec<Notice>) -> Reply {
         self.holder = None;
-        self.settle(LAPSE, now, wakes);
+        self.settle(LAPSE, now, notices);
         Reply::Done
     }
 
-    fn not_held(&mut self, now: Now, wakes: &mut Vec<Wake>) -> Reply {
-        self.settle(self.silence_allowed_after_expiry(now), now, wakes);
+    fn not_held(&mut self, now: Now, notices: &mut Vec<Notice>) -> Reply {
+        self.settle(self.silence_allowed_after_expiry(now), now, notices);
         Reply::NotHeld { holder: self.holder.as_ref().map(|holder| holder.token.clone()) }
     }
 
     /// Gives a free name to the first waiter that was silent for no longer than `silence`.
-    fn settle(&mut self, silence: i64, now: Now, wakes: &mut Vec<Wake>) {
+    fn settle(&mut self, silence: i64, now: Now, notices: &mut Vec<Notice>) {
         if self.holder.is_none() {
             self.drop_silent(silence, now);
             if !self.queue.is_empty() {
-                self.hand_over(now, wakes);
+                self.hand_over(now, notices);
             }
         }
     }
@@ -344,19 +348,25 @@ impl Record {
         self.queue.drain(..living.unwrap_or(self.queue.len()));
     }
 
-    /// After an expiry, a living waiter has beaten since the last grant. A grant younger than two beats says nothing; nor does
+    /// Effects an expiry, a living waiter has beaten since the last grant. A grant younger than two beats says nothing; nor does
     /// one from the future, which a clock that was set back leaves behind: it must not strand everyone.
     fn silence_allowed_after_expiry(&self, now: Now) -> i64 {
         let since_last_grant = now.wall.wrapping_sub(self.range_start()).cast_signed();
-        if since_last_grant < TWO_BEATS { LAPSE } else { LAPSE.min(since_last_grant) }
+        if since_last_grant < TWO_HEARTBEATS { LAPSE } else { LAPSE.min(since_last_grant) }
     }
 
     /// Grants the name to the first of the queue, on probation.
-    fn hand_over(&mut self, now: Now, wakes: &mut Vec<Wake>) {
+    fn hand_over(&mut self, now: Now, notices: &mut Vec<Notice>) {
         let next = self.queue.remove(0);
         let term = next.ttl.min(PROBATION);
         if let Reply::Granted { fence } = self.grant(next.token.clone(), term, 0, now) {
-            wakes.push(Wake::Granted { token: next.token, fence, at: now.lease, term, polls: next.polls });
+            notices.push(Notice::Granted {
+                token: next.token,
+                fence,
+                at: now.lease,
+                term,
+                polls: next.polls,
+            });
         }
     }
 
@@ -409,21 +419,21 @@ impl Record {
 
     /// Puts a waiter at its place, or at the end when it has none; returns the place.
     fn enqueue(&mut self, mut waiter: Waiter, now: Now) -> u64 {
-        if waiter.place == 0 {
-            let last = self.queue.last().map_or(0, |last| last.place);
-            waiter.place = now.lease.max(last + 1);
+        if waiter.joined_at == 0 {
+            let last = self.queue.last().map_or(0, |last| last.joined_at);
+            waiter.joined_at = now.lease.max(last + 1);
         }
-        let place = waiter.place;
+        let joined_at = waiter.joined_at;
         let index = self.queue.partition_point(|other| other.rank() < waiter.rank());
         self.queue.insert(index, waiter);
-        place
+        joined_at
     }
 }
 
 impl Waiter {
     /// Its order in the queue; the token decides between equal places, as in a sorted set.
     pub(super) fn rank(&self) -> (u64, &Token) {
-        (self.place, &self.token)
+        (self.joined_at, &self.token)
     }
 
     /// How long it was not heard of, in µs; negative while its pause goes on, and when the clock was set back since.
@@ -434,7 +444,7 @@ impl Waiter {
 
 /// The beat of a waiter with so many ahead of it. One that polls can't be notified, and has to ask within a probation: it pauses no longer
 /// than the first ones do.
-fn beat_of(ahead: usize, polls: bool, now: Now) -> u64 {
-    let pause = if polls { BEAT } else { pause_behind(ahead) };
-    now.lease + micros(pause - BEAT)
+fn heartbeat_of(ahead: usize, polls: bool, now: Now) -> u64 {
+    let pause = if polls { HEARTBEAT } else { pause_behind(ahead) };
+    now.lease + micros(pause - HEARTBEAT)
 }

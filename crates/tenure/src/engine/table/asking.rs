@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{After, Table};
-use crate::core::lease::Lease;
+use super::{Effects, Table};
+use crate::core::deadlines::Deadlines;
 use crate::engine::bid::Bid;
-use crate::engine::cohort::{Cohort, Phase, Seat};
+use crate::engine::cohort::{Cohort, Phase, WaitingTask};
 use crate::engine::lease_state::Turn;
 use crate::types::error::Error;
 use crate::types::name::Name;
@@ -14,7 +14,7 @@ use crate::types::status::Busy;
 
 impl Table {
     /// The task that asks is not polled: the others go on without it. If it was granted the name, they have it after one ttl.
-    pub(crate) fn ask_overdue(&mut self, name: &Name, session: &Session, after: &mut After) {
+    pub(crate) fn ask_overdue(&mut self, name: &Name, session: &Session, after: &mut Effects) {
         let now = self.clock.now();
         if let Some(cohort) = self.cohorts.get_mut(name)
             && let Phase::Asking { until, token, .. } = &cohort.phase
@@ -31,9 +31,9 @@ impl Table {
         &mut self,
         name: &Name,
         bid: Bid,
-        lease: Lease,
+        lease: Deadlines,
         fence: u64,
-        after: &mut After,
+        after: &mut Effects,
     ) -> Result<Turn, Error> {
         if self.is_closed {
             return Err(Error::closed());
@@ -50,17 +50,17 @@ impl Table {
     pub(crate) fn ask_queued(
         &mut self,
         name: &Name,
-        seat: &Arc<Seat>,
+        task: &Arc<WaitingTask>,
         bid: Bid,
         busy: Busy,
         session: &Session,
-        after: &mut After,
+        after: &mut Effects,
     ) -> Result<bool, Error> {
         if self.is_closed {
             return Err(Error::closed());
         }
         let cohort = self.cohorts.entry(name.clone()).or_insert_with(|| Cohort::new(Phase::Idle));
-        cohort.seats.push_front(Arc::clone(seat));
+        cohort.waiting.push_front(Arc::clone(task));
         if !cohort.is_asked_with(&bid.token) {
             self.go_on(name, session, after);
             return Ok(false);
@@ -82,7 +82,7 @@ impl Table {
         token: &Token,
         error: Option<&Error>,
         session: &Session,
-        after: &mut After,
+        after: &mut Effects,
     ) {
         if let Some(cohort) = self.cohorts.get_mut(name)
             && cohort.is_asked_with(token)
@@ -98,12 +98,12 @@ impl Table {
 
     /// The task that asked went away before it was answered. The others go on with its bid, which may be alive in the store;
     /// false when there are none, and it must be left.
-    pub(crate) fn ask_abandoned(&mut self, name: &Name, bid: &Bid, after: &mut After) -> bool {
+    pub(crate) fn ask_abandoned(&mut self, name: &Name, bid: &Bid, after: &mut Effects) -> bool {
         let Some(cohort) = self.cohorts.get_mut(name).filter(|cohort| cohort.is_asked_with(&bid.token))
         else {
             return false;
         };
-        if cohort.seats.is_empty() {
+        if cohort.waiting.is_empty() {
             self.settled.add(&bid.token);
             cohort.phase = Phase::Idle;
             if cohort.is_done() {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{After, Schedule, Table};
-use crate::core::lease::{Lease, Step};
+use super::{Effects, Schedule, Table};
+use crate::core::deadlines::{Deadlines, Step};
 use crate::core::record::{PROBATION, Reply};
 use crate::engine::bid::Bid;
-use crate::engine::cohort::{Cohort, Held, Phase, Seat, TURN_BUDGET};
+use crate::engine::cohort::{Cohort, Held, Phase, TURN_BUDGET, WaitingTask};
 use crate::engine::lease_state::{SharedLease, Turn};
 use crate::time::clock::Moment;
 use crate::types::loss::LossKind;
@@ -40,10 +40,10 @@ impl Table {
         &mut self,
         name: &Name,
         bid: Bid,
-        lease: Lease,
+        lease: Deadlines,
         fence: u64,
-        seat: Option<Arc<Seat>>,
-        after: &mut After,
+        task: Option<Arc<WaitingTask>>,
+        after: &mut Effects,
     ) -> Turn {
         let now = self.clock.now();
         self.next_id += 1;
@@ -59,11 +59,11 @@ impl Table {
             claim: bid.claim,
             start: fence,
             turn: turn.clone(),
-            seat,
+            task,
             pass_until: now + TURN_BUDGET,
             first_look: Some(now + PROBATION + TURN_BUDGET),
             is_renewing: false,
-            is_doubted: false,
+            verify_again: false,
             due: now,
         };
         if let Some(age) = self.verify_after {
@@ -92,7 +92,7 @@ impl Table {
     }
 
     /// A lease leaves this client without going back to the store: it was lost, or detached.
-    pub(crate) fn forget_lease(&mut self, lease: &Arc<SharedLease>, session: &Session, after: &mut After) {
+    pub(crate) fn forget_lease(&mut self, lease: &Arc<SharedLease>, session: &Session, after: &mut Effects) {
         let name = &lease.name;
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return;
@@ -107,14 +107,14 @@ impl Table {
         self.go_on(name, session, after);
     }
 
-    fn lose_lease(&mut self, lease: Arc<SharedLease>, session: &Session, after: &mut After) {
+    fn lose_lease(&mut self, lease: Arc<SharedLease>, session: &Session, after: &mut Effects) {
         self.metrics.lost += 1;
         self.forget_lease(&lease, session, after);
         after.lost.push(lease);
     }
 
     /// Looks at every lease that is due.
-    pub(crate) fn due(&mut self, session: &Session, after: &mut After) -> Due {
+    pub(crate) fn due(&mut self, session: &Session, after: &mut Effects) -> Due {
         let mut due = Due::default();
         let now = self.clock.now();
         while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -128,12 +128,12 @@ impl Table {
             held.first_look.take_if(|look| *look <= now);
             if now.since(held.turn.started) >= PROBATION
                 && now < held.lease.deadline()
-                && let Some(seat) = held.take_back_turn()
+                && let Some(task) = held.take_back_turn()
             {
                 held.is_renewing = true;
                 plan(held, now, &mut self.due);
                 due.unclaimed.push(held.turn.clone());
-                cohort.seats.push_back(seat);
+                cohort.waiting.push_back(task);
                 continue;
             }
             match held.lease.step(now) {
@@ -170,18 +170,18 @@ impl Table {
         ttl: Duration,
         reply: Option<&Reply>,
         session: &Session,
-        after: &mut After,
+        after: &mut Effects,
     ) {
         let now = self.clock.now();
         self.metrics.renewals += u64::from(reply.is_some());
         self.metrics.renewals_failed += u64::from(reply.is_none());
         let Some(held) = find(&mut self.cohorts, lease) else { return };
         held.is_renewing = false;
-        let is_doubted = std::mem::take(&mut held.is_doubted);
+        let verify_again = std::mem::take(&mut held.verify_again);
         match reply {
             Some(Reply::Done) => {
                 held.lease.renewed(sent, ttl);
-                if is_doubted {
+                if verify_again {
                     held.lease.verify(now);
                 }
                 held.shared.set_unanswered(false);
@@ -214,27 +214,27 @@ impl Table {
     }
 
     /// The leases on this name may be gone, or a grant of it was not heard: verify that now.
-    pub(crate) fn doubt(&mut self, name: &Name, after: &mut After) {
+    pub(crate) fn verify(&mut self, name: &Name, after: &mut Effects) {
         let now = self.clock.now();
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return;
         };
-        doubt(cohort, now, &mut self.due, after);
+        verify(cohort, now, &mut self.due, after);
     }
 
     /// The same for every name.
-    pub(crate) fn doubt_all(&mut self, after: &mut After) {
+    pub(crate) fn verify_all(&mut self, after: &mut Effects) {
         let now = self.clock.now();
         for cohort in self.cohorts.values_mut() {
-            doubt(cohort, now, &mut self.due, after);
+            verify(cohort, now, &mut self.due, after);
         }
     }
 }
 
-fn doubt(cohort: &mut Cohort, now: Moment, due: &mut Schedule, after: &mut After) {
+fn verify(cohort: &mut Cohort, now: Moment, due: &mut Schedule, after: &mut Effects) {
     for held in &mut cohort.leases {
         held.lease.verify(now);
-        held.is_doubted = held.is_renewing;
+        held.verify_again = held.is_renewing;
         replan(held, now, due);
         after.rouse_keeper = true;
     }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{After, Table};
+use super::{Effects, Table};
 use crate::backend::Grant;
-use crate::core::lease::Lease;
+use crate::core::deadlines::Deadlines;
 use crate::engine::bid::Bid;
-use crate::engine::cohort::{Call, Cohort, Phase, Seat};
+use crate::engine::cohort::{Cohort, Phase, WaitingTask, Wakeup};
 use crate::types::error::Error;
 use crate::types::name::Name;
 use crate::types::owner::{Session, Token};
@@ -38,10 +38,10 @@ impl Table {
     /// Whether the background task has to ask again for this bid, and if so, whether to wait in the store's queue.
     pub(crate) fn goes_on_seeking(&self, name: &Name, bid: &Bid) -> Option<bool> {
         match self.cohorts.get(name) {
-            Some(Cohort { seats, phase: Phase::Seeking(seeking), .. })
-                if seeking.bid.token == bid.token && !seats.is_empty() =>
+            Some(Cohort { waiting, phase: Phase::Seeking(seeking), .. })
+                if seeking.bid.token == bid.token && !waiting.is_empty() =>
             {
-                Some(seats.iter().any(|seat| seat.waits))
+                Some(waiting.iter().any(|task| task.waits))
             }
             _ => None,
         }
@@ -55,7 +55,7 @@ impl Table {
         outage: Duration,
         error: &Error,
         is_news: bool,
-        after: &mut After,
+        after: &mut Effects,
     ) -> bool {
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return false;
@@ -69,11 +69,11 @@ impl Table {
             _ => return false,
         }
         cohort.fail_impatient(outage, error, after);
-        !cohort.seats.is_empty()
+        !cohort.waiting.is_empty()
     }
 
     /// The bid is in the store's queue, or was refused by it.
-    pub(crate) fn seek_busy(&mut self, name: &Name, bid: &Bid, busy: Busy, after: &mut After) {
+    pub(crate) fn seek_busy(&mut self, name: &Name, bid: &Bid, busy: Busy, after: &mut Effects) {
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return;
         };
@@ -85,7 +85,7 @@ impl Table {
             seeking.trouble = None;
             let alarm = Arc::clone(&seeking.alarm);
             cohort.refuse_tries(&busy, after);
-            if cohort.seats.is_empty() {
+            if cohort.waiting.is_empty() {
                 alarm.ring();
             }
         }
@@ -96,10 +96,10 @@ impl Table {
         &mut self,
         name: &Name,
         bid: &Bid,
-        lease: Lease,
+        lease: Deadlines,
         fence: u64,
         session: &Session,
-        after: &mut After,
+        after: &mut Effects,
     ) -> Placed {
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return Placed::Unwanted;
@@ -114,18 +114,18 @@ impl Table {
                     && !self.is_closed
                     && self.clock.now() < lease.deadline() =>
             {
-                let Some(seat) = cohort.seats.front() else {
+                let Some(task) = cohort.waiting.front() else {
                     return Placed::Unwanted;
                 };
-                if !bid.serves(seat) {
+                if !bid.serves(task) {
                     let mut other =
-                        Bid::new(session, seat.claim.clone(), self.floors.of(name).max(fence)).sought();
+                        Bid::new(session, task.claim.clone(), self.floors.of(name).max(fence)).sought();
                     other.replaces = Some(bid.token.clone());
                     self.settled.add(&bid.token);
                     seeking.bid = other.clone();
                     return Placed::Replace(other);
                 }
-                self.call_first(name, bid.clone(), lease, fence, after);
+                self.wake_first(name, bid.clone(), lease, fence, after);
                 Placed::Turn
             }
             _ => Placed::Unwanted,
@@ -139,7 +139,7 @@ impl Table {
         bid: &Bid,
         error: Option<&Error>,
         session: &Session,
-        after: &mut After,
+        after: &mut Effects,
     ) {
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return;
@@ -161,7 +161,7 @@ impl Table {
         name: &Name,
         grant: &Grant,
         connection: u64,
-        after: &mut After,
+        after: &mut Effects,
     ) -> Pushed {
         if self.is_for_somebody(name, grant, connection, after) {
             return Pushed::Known;
@@ -173,7 +173,7 @@ impl Table {
         Pushed::Unasked
     }
 
-    fn is_for_somebody(&mut self, name: &Name, grant: &Grant, connection: u64, after: &mut After) -> bool {
+    fn is_for_somebody(&mut self, name: &Name, grant: &Grant, connection: u64, after: &mut Effects) -> bool {
         let now = self.clock.now();
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return self.has_parted(&grant.token);
@@ -193,16 +193,17 @@ impl Table {
             return seeking.bid.replaces.as_ref() == Some(&grant.token) || self.has_parted(&grant.token);
         }
         let (bid, alarm) = (seeking.bid.clone(), Arc::clone(&seeking.alarm));
-        let is_for = |seat: &Arc<Seat>| bid.serves(seat);
+        let is_for = |task: &Arc<WaitingTask>| bid.serves(task);
         let pair = bid.pair.filter(|pair| pair.connection == connection);
-        let lease = pair.and_then(|pair| Lease::pushed(&bid.claim.terms, pair, grant.at, grant.term, now));
+        let lease =
+            pair.and_then(|pair| Deadlines::pushed(&bid.claim.terms, pair, grant.at, grant.term, now));
         if let Some(lease) = lease
             && grant.fence > bid.floor
-            && cohort.seats.front().is_some_and(is_for)
+            && cohort.waiting.front().is_some_and(is_for)
             && now < lease.deadline()
             && !self.is_closed
         {
-            self.call_first(name, bid, lease, grant.fence, after);
+            self.wake_first(name, bid, lease, grant.fence, after);
             alarm.ring_granted();
         } else {
             // It can't be believed as it is: the background task confirms it by a beat.
@@ -225,10 +226,10 @@ impl Table {
     }
 
     /// The first task's turn begins.
-    fn call_first(&mut self, name: &Name, bid: Bid, lease: Lease, fence: u64, after: &mut After) {
+    fn wake_first(&mut self, name: &Name, bid: Bid, lease: Deadlines, fence: u64, after: &mut Effects) {
         let cohort = self.cohorts.get_mut(name).expect("a cohort with a first task");
-        let seat = cohort.seats.pop_front().expect("a first task");
-        let turn = self.hold(name, bid, lease, fence, Some(Arc::clone(&seat)), after);
-        after.wake(seat.call(Call::Turn(turn)));
+        let task = cohort.waiting.pop_front().expect("a first task");
+        let turn = self.hold(name, bid, lease, fence, Some(Arc::clone(&task)), after);
+        after.wake(task.call(Wakeup::Turn(turn)));
     }
 }

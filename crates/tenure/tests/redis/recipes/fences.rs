@@ -37,7 +37,7 @@ pub(super) async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let domain = Domain::open(super::url()).await?;
     let lock = domain.lock("concert/42");
 
-    let is_sold = lock.run(async |tenure| sell(&mut db, tenure.fence()).await).await?.value?;
+    let is_sold = lock.run(async |lease| sell(&mut db, lease.fence()).await).await?.value?;
     assert!(is_sold && seats_left(&db)? == 99);
 
     // What the fence is for: a seller reads, and is paused. Its lock passes to another seller, which sells two seats.

@@ -7,7 +7,7 @@ struct Response {
 
 async fn post_report(domain: &Domain) -> Response {
     let lock = domain.lock("report").label("POST /report");
-    let (status, body) = match lock.try_run(async |tenure| report(tenure.fence()).await).await {
+    let (status, body) = match lock.try_run(async |lease| report(lease.fence()).await).await {
         Ok(Attempt::Acquired(ran)) => (200, ran.value),
         Ok(Attempt::Busy(busy)) => {
             eprintln!("POST /report: {busy}"); // for you: held by ada@web1 pid 4711 (the nightly report), …

@@ -8,10 +8,10 @@
 
 use std::time::Duration;
 
-use super::Pair;
+use super::TimePair;
 use super::bids::Standing;
 use super::outside::LONGEST_SILENCE;
-use crate::core::record::{BEAT, Holding, Op, Reply, Wait};
+use crate::core::record::{HEARTBEAT, Holding, Op, Reply, Wait};
 use crate::time::clock::Moment;
 use crate::types::error::Error;
 use crate::types::name::Name;
@@ -35,16 +35,16 @@ pub(super) struct Ask {
 
 impl Ask {
     /// How it waits in one of the stores, where it has this place.
-    fn wait(&self, place: Option<u64>) -> Wait {
-        match (self.wait, place) {
+    fn wait(&self, joined_at: Option<u64>) -> Wait {
+        match (self.wait, joined_at) {
             (Wait::No, _) => Wait::No,
-            (_, Some(place)) => Wait::Keep { place },
+            (_, Some(joined_at)) => Wait::Keep { joined_at },
             (_, None) => Wait::Join,
         }
     }
 }
 
-impl Pair {
+impl TimePair {
     pub(super) async fn acquire(&self, name: &Name, ask: Ask) -> Result<Reply, Error> {
         // Whoever can't get the outer one must not keep others from the inner one.
         self.refuse_in_outage()?;
@@ -61,8 +61,8 @@ impl Pair {
             Ok(Reply::Granted { fence }) => {
                 self.granted_outside(name, ask, fence, sent).await.map_err(Error::half_way)
             }
-            Ok(reply @ Reply::Waiting { place, .. }) => {
-                self.bids.change(&ask.token, sent, |standing| standing.outer = Some(place));
+            Ok(reply @ Reply::Waiting { joined_at, .. }) => {
+                self.bids.change(&ask.token, sent, |standing| standing.outer = Some(joined_at));
                 Ok(reply)
             }
             Ok(reply) => {
@@ -105,8 +105,8 @@ impl Pair {
             not_after: ask.not_after,
         };
         let reply = self.inside(name, op).await?;
-        if let Reply::Waiting { place, .. } = reply {
-            self.bids.change(&ask.token, self.clock.now(), |standing| standing.inner = Some(place));
+        if let Reply::Waiting { joined_at, .. } = reply {
+            self.bids.change(&ask.token, self.clock.now(), |standing| standing.inner = Some(joined_at));
         }
         // Its inner lease ended while it waited outside: whoever has it now must not find this one ahead there.
         if !matches!(reply, Reply::Granted { .. }) && standing.outer.is_some() {
@@ -140,7 +140,7 @@ impl Pair {
     /// Ends an outer lease whose holder died on this machine; false when it is not known to be such a one, or could not be ended.
     pub(super) async fn ends_dead(&self, name: &Name, holding: &Holding) -> bool {
         // That its session can't be found is no proof: a directory may have been removed under its processes.
-        if self.inner.buried(name).as_ref() != Some(&holding.token) {
+        if self.inner.reaped(name).as_ref() != Some(&holding.token) {
             return false;
         }
         // What it used of its range is not known: all of it stays reserved (I3).
@@ -156,16 +156,17 @@ impl Pair {
             return;
         }
         self.bids.change(token, sent, |standing| {
-            let haunted_until = standing.haunted_until;
-            *standing = Standing { proven: Some(sent), ttl, haunted_until, ..Standing::default() };
+            let may_execute_until = standing.may_execute_until;
+            *standing = Standing { proven: Some(sent), ttl, may_execute_until, ..Standing::default() };
         });
     }
 
     /// Only the inner store has granted it.
     pub(super) fn holds_alone(&self, token: &Token, ttl: Duration) {
         self.bids.change(token, self.clock.now(), |standing| {
-            let Standing { haunted_until, is_spent, .. } = *standing;
-            *standing = Standing { began_alone: true, ttl, haunted_until, is_spent, ..Standing::default() };
+            let Standing { may_execute_until, is_unusable, .. } = *standing;
+            *standing =
+                Standing { began_alone: true, ttl, may_execute_until, is_unusable, ..Standing::default() };
         });
     }
 
@@ -209,4 +210,4 @@ impl Pair {
     }
 }
 
-const _: () = assert!(WHILE_WAITING.as_millis() > 3 * BEAT.as_millis());
+const _: () = assert!(WHILE_WAITING.as_millis() > 3 * HEARTBEAT.as_millis());

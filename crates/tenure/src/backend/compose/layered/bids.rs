@@ -33,9 +33,9 @@ pub(super) struct Standing {
     pub(super) began_alone: bool,
     /// The outer store was asked to leave with this token, and did not answer. That request may still be executed, so the token is
     /// not asked with there again (rule 6 of waiting).
-    pub(super) is_spent: bool,
+    pub(super) is_unusable: bool,
     /// Until then a request which the outer store did not answer may take the name there.
-    pub(super) haunted_until: Option<Moment>,
+    pub(super) may_execute_until: Option<Moment>,
     /// The token of a ticket that it replaced inside alone: outside that one has the name.
     pub(super) replaced: Option<Token>,
     /// How long its lease lasts.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::Pair;
+use super::TimePair;
 use super::outside::LONGEST_SILENCE;
 use crate::core::record::{Op, Reply};
 use crate::types::error::Error;
@@ -13,7 +13,7 @@ use crate::types::name::Name;
 use crate::types::owner::Token;
 use crate::url::Degrade;
 
-impl Pair {
+impl TimePair {
     /// A ticket is good where its lease is held inside. On another machine it is refused before anything is changed outside.
     pub(super) async fn refused_ticket(&self, name: &Name, op: &Op) -> Result<Option<Reply>, Error> {
         let (ticket, successor) = match op {
@@ -31,7 +31,7 @@ impl Pair {
     }
 
     /// Outer first: where it is out of reach, or refuses, nobody on this machine loses anything.
-    pub(super) async fn seize(&self, name: &Name, op: Op) -> Result<Reply, Error> {
+    pub(super) async fn take_over_with(&self, name: &Name, op: Op) -> Result<Reply, Error> {
         let (Op::Adopt { token, ttl, not_after, .. } | Op::TakeOver { token, ttl, not_after, .. }) = &op
         else {
             unreachable!("only for what takes a lease past the queue");
@@ -149,8 +149,8 @@ impl Pair {
         };
         // Places are moments of the clock of their store.
         let now = (self.inner.server_now(name).unwrap_or(0), self.outer.server_now(name).unwrap_or(0));
-        for (_, place) in &mut waiters {
-            *place = now.0.saturating_sub(now.1.saturating_sub(*place));
+        for (_, joined_at) in &mut waiters {
+            *joined_at = now.0.saturating_sub(now.1.saturating_sub(*joined_at));
         }
         // Whoever holds the inner one and waits outside is seen there.
         let inside = inside.filter(|inside| waiters.iter().all(|(token, _)| *token != inside.token));

@@ -25,7 +25,7 @@ use std::time::Duration;
 use self::bids::Bids;
 use crate::backend::GroupOf;
 use crate::backend::{Answer, Backend, Capability, Grant, Pending, Sink};
-use crate::core::record::{BEAT, Op, Reply};
+use crate::core::record::{HEARTBEAT, Op, Reply};
 use crate::time::clock::Clock;
 use crate::types::error::{Error, ErrorKind};
 use crate::types::finding::{Finding, Verdict};
@@ -34,9 +34,9 @@ use crate::types::owner::{Session, Token};
 use crate::url::Degrade;
 
 /// One client of both stores.
-pub(crate) struct Layered(Arc<Pair>);
+pub(crate) struct Layered(Arc<TimePair>);
 
-struct Pair {
+struct TimePair {
     inner: Arc<dyn Backend>,
     outer: Arc<dyn Backend>,
     /// The stores know it by a weak reference.
@@ -47,7 +47,7 @@ struct Pair {
     clock: Clock,
     bids: Bids,
     /// For what goes on in the background, and keeps nothing open.
-    this: Weak<Pair>,
+    this: Weak<TimePair>,
     /// The outer store was out of reach when it was last asked.
     is_away: AtomicBool,
 }
@@ -63,7 +63,7 @@ impl Layered {
         clock: Clock,
     ) -> Self {
         let (bids, is_away) = (Bids::default(), AtomicBool::new(false));
-        Layered(Arc::new_cyclic(|this| Pair {
+        Layered(Arc::new_cyclic(|this| TimePair {
             inner,
             outer,
             _ear: ear,
@@ -120,7 +120,7 @@ impl Backend for Layered {
 
     /// Each request of a waiter also keeps its inner lease.
     fn longest_pause(&self) -> Duration {
-        BEAT
+        HEARTBEAT
     }
 
     fn verifies_after(&self) -> Option<Duration> {
@@ -136,9 +136,9 @@ impl Backend for Layered {
     }
 
     /// While the outer store is out of reach, another token would be of no more use.
-    fn is_spent(&self, token: &Token) -> bool {
-        let Pair { bids, outer, .. } = &*self.0;
-        outer.outage().is_none() && bids.standing(token).is_spent || outer.is_spent(token)
+    fn is_unusable(&self, token: &Token) -> bool {
+        let TimePair { bids, outer, .. } = &*self.0;
+        outer.outage().is_none() && bids.standing(token).is_unusable || outer.is_unusable(token)
     }
 
     fn capabilities(&self) -> &'static [Capability] {
@@ -188,7 +188,7 @@ fn unfit(error: &Error) -> Finding {
     Finding::of_error(Verdict::Unfit, error)
 }
 
-impl Pair {
+impl TimePair {
     /// What it means that the outer store can't be examined.
     fn missing(&self, error: &Error) -> Finding {
         let mut finding = unfit(error);
@@ -247,18 +247,18 @@ impl Ear {
 impl Sink for Ear {
     /// A grant of one store is not yet the name: the waiter asks again, for the other one, or to confirm.
     fn granted(&self, name: &Name, _: Grant) {
-        self.doubt(name);
+        self.verify(name);
     }
 
-    fn doubt(&self, name: &Name) {
-        self.tell(|sink| sink.doubt(name));
+    fn verify(&self, name: &Name) {
+        self.tell(|sink| sink.verify(name));
     }
 
-    fn doubt_all(&self) {
-        self.tell(|sink| sink.doubt_all());
+    fn verify_all(&self) {
+        self.tell(|sink| sink.verify_all());
     }
 
-    fn unheard(&self) {
-        self.tell(|sink| sink.unheard());
+    fn missed_grants(&self) {
+        self.tell(|sink| sink.missed_grants());
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::Pair;
+use super::TimePair;
 use crate::core::record::{Op, Reply};
 use crate::time::backoff::Backoff;
 use crate::time::clock::Moment;
@@ -31,7 +31,7 @@ const UNKNOWN_TTL: Duration = Duration::from_secs(2);
 /// What clocks may be off where the end of a ghost is waited for.
 const SLACK: Duration = Duration::from_millis(10);
 
-impl Pair {
+impl TimePair {
     /// Asks the outer store. Where it can be gone on without, it is asked again while that breaks off, and its silence must end before whoever
     /// asked gives up: one reply that is lost is no outage.
     pub(super) async fn outside(&self, name: &Name, op: Op, silence: Duration) -> Result<Reply, Error> {
@@ -98,9 +98,9 @@ impl Pair {
 
     /// Leaves outside with the token of a bid that goes on. Without an answer that token is of no use there any more.
     pub(super) async fn withdraw(&self, name: &Name, token: &Token) -> Result<(), Error> {
-        let mark = |is_spent| {
+        let mark = |is_unusable| {
             self.bids.change(token, self.clock.now(), |standing| {
-                (standing.outer, standing.is_spent) = (None, is_spent);
+                (standing.outer, standing.is_unusable) = (None, is_unusable);
             });
         };
         mark(true);
@@ -114,7 +114,7 @@ impl Pair {
 
     /// An error where the outer store is not to be asked with this token.
     pub(super) fn refuse_spent(&self, token: &Token) -> Result<(), Error> {
-        match self.bids.standing(token).is_spent {
+        match self.bids.standing(token).is_unusable {
             false => Ok(()),
             true => {
                 Err(Error::unavailable("outer store did not answer when a request was taken back; try again"))
@@ -154,8 +154,9 @@ impl Pair {
         };
         let now = self.clock.now();
         let until = now + left;
-        self.bids
-            .change(token, now, |standing| standing.haunted_until = standing.haunted_until.max(Some(until)));
+        self.bids.change(token, now, |standing| {
+            standing.may_execute_until = standing.may_execute_until.max(Some(until))
+        });
     }
 
     /// The bid is over: takes back, in the background, what may be there of it outside. By `undo`, which is the release where there was one:
@@ -167,8 +168,8 @@ impl Pair {
             return;
         }
         let now = self.clock.now();
-        let ghost = standing.haunted_until.map(|until| until + SLACK).filter(|until| now < *until);
-        let is_clear = was_answered || (standing.began_alone && standing.haunted_until.is_none());
+        let ghost = standing.may_execute_until.map(|until| until + SLACK).filter(|until| now < *until);
+        let is_clear = was_answered || (standing.began_alone && standing.may_execute_until.is_none());
         let Ok(runtime) = Handle::try_current() else { return };
         if is_clear && ghost.is_none() && standing.replaced.is_none() {
             return;
@@ -212,7 +213,7 @@ impl Pair {
 
 /// A request to the outer store. Whoever asked may go away before the answer: then it may come as a ghost, too.
 struct UnderWay<'a> {
-    pair: &'a Pair,
+    pair: &'a TimePair,
     name: &'a Name,
     op: &'a Op,
     may_come: bool,
@@ -227,7 +228,7 @@ impl Drop for UnderWay<'_> {
 }
 
 /// Undoes it outside from that moment on, until that is answered, or what is there has ended by itself. Keeps nothing open.
-async fn undo_from(pair: &Weak<Pair>, name: &Name, undo: &Op, from: Moment, ttl: Duration) {
+async fn undo_from(pair: &Weak<TimePair>, name: &Name, undo: &Op, from: Moment, ttl: Duration) {
     let Some(clock) = pair.upgrade().map(|pair| pair.clock.clone()) else { return };
     clock.sleep_until(from).await;
     let mut backoff = Backoff::new();

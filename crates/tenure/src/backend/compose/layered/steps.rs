@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::Pair;
+use super::TimePair;
 use super::acquire::Ask;
 use super::outside::LONGEST_SILENCE;
 use crate::core::record::{Op, Reply};
@@ -14,7 +14,7 @@ use crate::types::name::Name;
 use crate::types::owner::Token;
 use crate::url::Degrade;
 
-impl Pair {
+impl TimePair {
     pub(super) async fn execute(&self, name: &Name, op: Op) -> Result<Reply, Error> {
         if let Some(reply) = self.refused_ticket(name, &op).await? {
             return Ok(reply);
@@ -40,7 +40,7 @@ impl Pair {
             },
             Op::Adopt { ref token, .. } | Op::TakeOver { ref token, .. } => {
                 let token = token.clone();
-                let reply = self.seize(name, op).await?;
+                let reply = self.take_over_with(name, op).await?;
                 self.answered(name, token, reply)
             }
             Op::Break { token, fence } => self.break_lease(name, token, fence).await,
@@ -54,7 +54,7 @@ impl Pair {
             // The bid is over.
             Reply::Busy { .. } => self.clear_outside(name, &token, Op::Leave { token: token.clone() }, true),
             // It may go on, or not: that is known above, once the request is known of there.
-            Reply::TooLate if self.bids.standing(&token).haunted_until.is_some() => {
+            Reply::TooLate if self.bids.standing(&token).may_execute_until.is_some() => {
                 return Err(Error::unanswered("outer store did not answer in time; is it overloaded?"));
             }
             _ => {}

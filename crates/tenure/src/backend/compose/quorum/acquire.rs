@@ -142,7 +142,7 @@ impl Attempt<'_> {
         let Ask { token, ttl, until, .. } = self.ask.clone();
         let wait = match (wait, self.standing.places[server]) {
             (Wait::No, _) => Wait::No,
-            (_, Some(place)) => Wait::Keep { place },
+            (_, Some(joined_at)) => Wait::Keep { joined_at },
             (_, None) => Wait::Join,
         };
         let polls = self.group.members[server].backend.polls(self.name);
@@ -191,9 +191,9 @@ impl Attempt<'_> {
         let desk = self.desk;
         self.group.saw_contended(self.name);
         match reply {
-            Reply::Waiting { place, .. } => {
+            Reply::Waiting { joined_at, .. } => {
                 self.leave(Some(desk)).await;
-                self.queue(desk, place);
+                self.queue(desk, joined_at);
                 // A push is good for one question: what has come of it since is what the desk says then.
                 let was_pushed = |standing: &mut Standing| {
                     let was_pushed = standing.pushed.has(desk);
@@ -210,12 +210,12 @@ impl Attempt<'_> {
         Some(reply)
     }
 
-    fn queue(&mut self, desk: usize, place: u64) {
+    fn queue(&mut self, desk: usize, joined_at: u64) {
         self.standing.desk = Some(desk);
-        self.standing.places[desk] = Some(place);
+        self.standing.places[desk] = Some(joined_at);
         self.group.bids.change(&self.ask.token, |standing| {
             standing.desk = Some(desk);
-            standing.places[desk] = Some(place);
+            standing.places[desk] = Some(joined_at);
         });
     }
 
@@ -257,13 +257,13 @@ impl Attempt<'_> {
             .round
             .replies()
             .filter_map(|(server, reply)| match reply {
-                Reply::Waiting { place, .. } => Some((server, *place)),
+                Reply::Waiting { joined_at, .. } => Some((server, *joined_at)),
                 _ => None,
             })
             .collect();
-        for (server, place) in places {
-            self.standing.places[server] = Some(place);
-            self.group.bids.change(&self.ask.token, |standing| standing.places[server] = Some(place));
+        for (server, joined_at) in places {
+            self.standing.places[server] = Some(joined_at);
+            self.group.bids.change(&self.ask.token, |standing| standing.places[server] = Some(joined_at));
         }
     }
 

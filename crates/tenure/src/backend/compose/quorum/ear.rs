@@ -58,7 +58,7 @@ impl Ear {
 impl Sink for Ear {
     fn granted(&self, name: &Name, grant: Grant) {
         match self.bids.heard(&grant.token, self.server) {
-            Heard::Wanted => self.tell(|sink| sink.doubt(name)),
+            Heard::Wanted => self.tell(|sink| sink.verify(name)),
             // The next renewal makes it a full lease.
             Heard::Held => {}
             Heard::Unwanted => {
@@ -70,15 +70,15 @@ impl Sink for Ear {
         }
     }
 
-    fn doubt(&self, name: &Name) {
-        self.tell(|sink| sink.doubt(name));
+    fn verify(&self, name: &Name) {
+        self.tell(|sink| sink.verify(name));
     }
 
-    fn doubt_all(&self) {
-        self.tell(|sink| sink.doubt_all());
+    fn verify_all(&self) {
+        self.tell(|sink| sink.verify_all());
     }
 
-    fn unheard(&self) {
-        self.tell(|sink| sink.unheard());
+    fn missed_grants(&self) {
+        self.tell(|sink| sink.missed_grants());
     }
 }

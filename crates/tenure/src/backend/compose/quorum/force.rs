@@ -17,7 +17,7 @@ use crate::types::owner::Token;
 
 impl Group {
     /// On every server; counts when a majority granted it and has its fence.
-    pub(super) async fn seize(self: &Arc<Self>, name: &Name, mut op: Op) -> Result<Reply, Error> {
+    pub(super) async fn take_over_with(self: &Arc<Self>, name: &Name, mut op: Op) -> Result<Reply, Error> {
         self.refuse_twins()?;
         let (Op::Adopt { token, ttl, not_after, floor, .. } | Op::TakeOver { token, ttl, not_after, floor }) =
             &mut op
@@ -54,7 +54,7 @@ impl Group {
         }
         let fence = grants.iter().map(|(_, fence)| *fence).max().unwrap_or(0);
         round.rest(&self.clock);
-        // Two that seize at once may each be granted it by all, one after the other, and in another order on every server. So a majority
+        // Two that take_over_with at once may each be granted it by all, one after the other, and in another order on every server. So a majority
         // must still hold it when its fence is there: then one of the two met the other's.
         let raised = self.raise(name, Op::Raise { token: token.clone(), fence }).await;
         match raised {
@@ -178,14 +178,14 @@ impl Group {
             }
             // Places are moments of the clock of their server.
             let (now, theirs) = (self.clock.now().as_micros(), self.members[server].backend.server_now(name));
-            let ours = |place: u64| now.saturating_sub(theirs.unwrap_or(now).saturating_sub(place));
+            let ours = |joined_at: u64| now.saturating_sub(theirs.unwrap_or(now).saturating_sub(joined_at));
             // Whoever has this server and no majority waits for the others.
             let sits =
                 here.as_ref().filter(|here| holding.as_ref().is_some_and(|held| held.token != here.token));
             waiters.extend(sits.map(|here| (here.token.clone(), ours(here.fence))));
             let is_holder = |token: &Token| holding.as_ref().is_some_and(|held| held.token == *token);
             let behind = behind.iter().filter(|(token, _)| !is_holder(token));
-            waiters.extend(behind.map(|(token, place)| (token.clone(), ours(*place))));
+            waiters.extend(behind.map(|(token, joined_at)| (token.clone(), ours(*joined_at))));
         }
         seen.rest(&self.clock);
         traces.sort_unstable_by(|a, b| b.cmp(a));

@@ -71,14 +71,14 @@ impl Member {
 
     /// How old the server is, if it is younger than `horizon` and may have forgotten leases that others count on.
     pub(super) fn youth(&self, horizon: Duration) -> Option<Duration> {
-        let run = self.backend.run()?;
+        let run = self.backend.incarnation()?;
         let age = run.age.filter(|age| *age < horizon)?;
         (self.founding.lock().as_ref() != Some(&run.id)).then_some(age)
     }
 
     /// The whole group is new: nothing can have been forgotten.
     pub(super) fn found(&self) {
-        *self.founding.lock() = self.backend.run().map(|run| run.id);
+        *self.founding.lock() = self.backend.incarnation().map(|run| run.id);
     }
 
     /// Whether it was there when the whole group was new.

@@ -7,7 +7,7 @@
 //!
 //! **Order** is the *desk's*: waiters queue at one server, the first in the URL's order that is in reach, and whoever has the name there asks
 //! the others. So a release wakes one waiter, whatever their number, and there is no herd. Clients may disagree about the desk (one can't reach
-//! it, or it was restarted): then two sit on a part of the servers each, and whoever sees that nobody gets on leaves everything after a
+//! it, or it was restarted): then two enqueue on a part of the servers each, and whoever sees that nobody gets on leaves everything after a
 //! time that is drawn by chance. Order is not promised; exclusion never depends on it.
 //!
 //! **What is left undone**: every server that may have executed something that nobody wants is told to undo it, at once and again when
@@ -36,7 +36,7 @@ use self::bids::Bids;
 pub(crate) use self::ear::Ears;
 use self::member::Member;
 use crate::backend::{Answer, Backend, Capability, Pending, Sink};
-use crate::core::record::{BEAT, Op, Reply};
+use crate::core::record::{HEARTBEAT, Op, Reply};
 use crate::sync::Mutex;
 use crate::time::clock::{Clock, Moment, micros};
 use crate::types::error::Error;
@@ -125,7 +125,7 @@ impl Group {
 
     /// An error where two of the addresses are one server.
     fn refuse_twins(&self) -> Result<(), Error> {
-        let runs: Vec<_> = self.members.iter().map(|member| member.backend.run()).collect();
+        let runs: Vec<_> = self.members.iter().map(|member| member.backend.incarnation()).collect();
         for (index, run) in runs.iter().enumerate() {
             let Some(run) = run else { continue };
             let twin =
@@ -157,7 +157,8 @@ impl Group {
         if youths.iter().all(Option::is_some) {
             return true;
         }
-        let ages: Option<Vec<_>> = self.members.iter().map(|member| member.backend.run()?.age).collect();
+        let ages: Option<Vec<_>> =
+            self.members.iter().map(|member| member.backend.incarnation()?.age).collect();
         let Some((oldest, youngest)) = ages.and_then(|it| Some((*it.iter().max()?, *it.iter().min()?)))
         else {
             return false;
@@ -204,7 +205,7 @@ impl Group {
             Op::Raise { .. } => self.raise(name, op).await,
             Op::Release { .. } => self.release(name, op).await,
             Op::Leave { .. } | Op::Death { .. } => self.leave(name, op).await,
-            Op::Adopt { .. } | Op::TakeOver { .. } => self.seize(name, op).await,
+            Op::Adopt { .. } | Op::TakeOver { .. } => self.take_over_with(name, op).await,
             Op::Break { token, fence } => self.break_lease(name, token, fence).await,
             Op::Inspect => self.inspect(name).await,
         }
@@ -245,7 +246,7 @@ impl Backend for Quorum {
 
     /// Each request of a waiter also finds out whether its desk still counts.
     fn longest_pause(&self) -> Duration {
-        BEAT
+        HEARTBEAT
     }
 
     fn connection(&self, name: &Name) -> u64 {
@@ -265,7 +266,7 @@ impl Backend for Quorum {
     }
 
     /// So many servers are lost to it that the rest is no majority.
-    fn is_spent(&self, token: &Token) -> bool {
+    fn is_unusable(&self, token: &Token) -> bool {
         let (group, lost) = (&self.0, self.0.bids.lost(token));
         let in_reach = |server: &usize| group.members[*server].is_in_reach();
         let in_reach: Vec<_> = (0..group.members.len()).filter(in_reach).collect();

@@ -14,7 +14,7 @@ pub(super) struct Rival {
     pub(super) waiters: usize,
     /// The first server where it holds the name; and our place in the queue there.
     pub(super) server: usize,
-    pub(super) place: Option<u64>,
+    pub(super) joined_at: Option<u64>,
     /// Surely, or if it also has those who did not answer.
     pub(super) has_majority: bool,
     pub(super) may_have_majority: bool,
@@ -60,14 +60,14 @@ pub(super) fn rival(round: &Round, majority: usize) -> Option<Rival> {
     let unknown = round.answers.len() - round.replies().count();
     let (server, reply) =
         round.replies().find(|(_, reply)| holding(reply).is_some_and(|it| it.token == *token))?;
-    let (place, waiters) = match reply {
-        Reply::Waiting { place, ahead, .. } => (Some(*place), *ahead),
+    let (joined_at, waiters) = match reply {
+        Reply::Waiting { joined_at, ahead, .. } => (Some(*joined_at), *ahead),
         Reply::Busy { waiters, .. } => (None, *waiters),
         _ => (None, 0),
     };
     let (has_majority, may_have_majority) = (count >= majority, count + unknown >= majority);
     let holding = holding(reply)?.clone();
-    Some(Rival { holding, waiters, server, place, has_majority, may_have_majority })
+    Some(Rival { holding, waiters, server, joined_at, has_majority, may_have_majority })
 }
 
 /// How a round about a lease that should be held ended.

@@ -19,8 +19,8 @@ use tenure_testkit::dice::Dice;
 use super::{Ears, Quorum};
 use crate::api::domain::Domain;
 use crate::backend::memory::{Memory, MemoryStore};
-use crate::backend::{Answer, Backend, Capability, Pending, Run, Sink};
-use crate::core::lease::Terms;
+use crate::backend::{Answer, Backend, Capability, Incarnation, Pending, Sink};
+use crate::core::deadlines::Terms;
 use crate::core::record::Op;
 use crate::engine::client::Client;
 use crate::sync::Mutex;
@@ -334,9 +334,9 @@ impl Backend for Line {
         is_away.then(|| Error::unavailable("connection refused"))
     }
 
-    fn run(&self) -> Option<Run> {
+    fn incarnation(&self) -> Option<Incarnation> {
         let (id, age) = (*self.server.run.lock())?;
-        Some(Run { id: Arc::from(id.to_string()), age: Some(Duration::from_millis(age)) })
+        Some(Incarnation { id: Arc::from(id.to_string()), age: Some(Duration::from_millis(age)) })
     }
 
     fn capabilities(&self) -> &'static [Capability] {

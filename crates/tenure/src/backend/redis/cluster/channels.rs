@@ -198,14 +198,14 @@ impl Channels {
     /// Whoever waits for this name may have missed its turn.
     fn ask_again(&self, name: &Name) {
         if let Some(sink) = self.asker.told().upgrade() {
-            sink.doubt(name);
+            sink.verify(name);
         }
     }
 
     /// The same for every name.
     fn rouse(&self) {
         if let Some(sink) = self.asker.told().upgrade() {
-            sink.unheard();
+            sink.missed_grants();
         }
     }
 

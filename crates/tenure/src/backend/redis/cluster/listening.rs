@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::backend::Sink;
     use crate::backend::rehearsal::Ear;
-    use crate::core::record::BEAT;
+    use crate::core::record::HEARTBEAT;
     use crate::time::clock::Clock;
     use crate::types::name::Name;
     use crate::types::owner::Session;
@@ -189,7 +189,7 @@ mod tests {
     async fn a_node_that_is_demoted_is_left() {
         let (node, other) = (RedisServer::start(), RedisServer::start());
         let (channels, name) = (channels_at(&node), Name::new("orders/42").expect("a name"));
-        channels.want(&name, BEAT);
+        channels.want(&name, HEARTBEAT);
         until("it is heard", || channels.stands(&name)).await;
         let follow = ["REPLICAOF", "127.0.0.1", &other.port().to_string()];
         assert_eq!(node.command(&follow).text(), "OK");

@@ -218,7 +218,7 @@ async fn execute(router: &Arc<Router>, name: &Name, op: Op) -> Result<Answer, Er
     }
     // The server tells everyone but us of our own changes.
     if ends_anothers_lease && let Some(sink) = router.asker.sink.upgrade() {
-        sink.doubt(name);
+        sink.verify(name);
     }
     Ok(answer)
 }

@@ -98,7 +98,7 @@ impl Router {
         };
         runtime.spawn(async move {
             tokio::time::sleep(ON_ITS_WAY).await;
-            sink.upgrade().into_iter().for_each(|sink| sink.doubt(&name));
+            sink.upgrade().into_iter().for_each(|sink| sink.verify(&name));
         });
     }
 

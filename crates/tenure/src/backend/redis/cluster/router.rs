@@ -191,7 +191,7 @@ impl Router {
         drop(old);
         if has_moved && let Some(sink) = self.asker.sink.upgrade() {
             // Where the slots were, nobody tells any more what happens to their keys.
-            sink.doubt_all();
+            sink.verify_all();
         }
         Ok(())
     }

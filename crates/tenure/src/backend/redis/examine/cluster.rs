@@ -166,7 +166,7 @@ impl Rehearsal {
     async fn on_cluster(router: &Arc<Router>) -> Self {
         Rehearsal::try_on_cluster(router).await.unwrap_or_else(|error| Rehearsal {
             rehearsed: Rehearsed { lease: Err(error), hand_over: None, loss: None },
-            unheard: None,
+            missed_grants: None,
             untracked: None,
             acknowledged: None,
         })
@@ -179,11 +179,11 @@ impl Rehearsal {
         // If that is refused, so was the lease.
         drop(holder.forget(&name).await);
         let nodes = |of: &Cluster| of.owner_of(&name);
-        let unheard = nodes(&waiter).and_then(|node| node.client.ear.hearing.refusal());
-        let unheard = unheard.map(|error| error.to_string());
-        let unheard = unheard.or_else(|| nodes(&holder)?.client.unpublished().cloned());
+        let missed_grants = nodes(&waiter).and_then(|node| node.client.ear.hearing.refusal());
+        let missed_grants = missed_grants.map(|error| error.to_string());
+        let missed_grants = missed_grants.or_else(|| nodes(&holder)?.client.unpublished().cloned());
         let untracked = nodes(&waiter).and_then(|node| node.client.server()?.tracking_refused.clone());
-        Ok(Rehearsal { rehearsed, unheard, untracked, acknowledged: None })
+        Ok(Rehearsal { rehearsed, missed_grants, untracked, acknowledged: None })
     }
 }
 

@@ -11,7 +11,7 @@ use redis::Cmd;
 
 use super::super::connection::Connection;
 use super::super::server::micros;
-use crate::core::lease::{Margin, believed_share};
+use crate::core::deadlines::{Margin, believed_share};
 use crate::time::clock::{Clock, Moment};
 use crate::types::finding::Finding;
 

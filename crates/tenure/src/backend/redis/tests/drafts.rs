@@ -90,7 +90,7 @@ pub(super) enum Limit {
 /// An operation whose numbers are filled in when it is sent, because they depend on the state.
 #[derive(Clone, Debug)]
 pub(super) enum Draft {
-    Acquire { who: Who, ttl: Duration, place: Place, polls: bool, floor: Floor, limit: Limit },
+    Acquire { who: Who, ttl: Duration, joined_at: Place, polls: bool, floor: Floor, limit: Limit },
     Renew { who: Who, ttl: Duration },
     Detach { who: Who, ttl: Duration },
     Release { who: Who, used: Option<u64> },
@@ -121,17 +121,21 @@ impl Draft {
             Limit::Ample => now + 10_000_000,
             Limit::Unknown => u64::MAX,
         };
-        let wait = |token: &Token, place: Place| match place {
+        let wait = |token: &Token, joined_at: Place| match joined_at {
             Place::None => Wait::No,
             Place::Join => Wait::Join,
-            Place::Known => places.get(token).map_or(Wait::Join, |place| Wait::Keep { place: *place }),
-            Place::First => parts.queue.first().map_or(Wait::Join, |first| Wait::Keep { place: first.place }),
-            Place::Near(by) => Wait::Keep { place: now.saturating_add_signed(by) },
+            Place::Known => {
+                places.get(token).map_or(Wait::Join, |joined_at| Wait::Keep { joined_at: *joined_at })
+            }
+            Place::First => {
+                parts.queue.first().map_or(Wait::Join, |first| Wait::Keep { joined_at: first.joined_at })
+            }
+            Place::Near(by) => Wait::Keep { joined_at: now.saturating_add_signed(by) },
         };
         match self.clone() {
-            Draft::Acquire { who, ttl, place, polls, floor: seen, limit } => {
+            Draft::Acquire { who, ttl, joined_at, polls, floor: seen, limit } => {
                 let (token, not_after) = (of(who), not_after(limit));
-                let wait = wait(&token, place);
+                let wait = wait(&token, joined_at);
                 Op::Acquire { token, ttl, wait, polls, floor: floor(seen), not_after }
             }
             Draft::Renew { who, ttl } => Op::Renew { token: of(who), ttl },
@@ -210,8 +214,8 @@ fn who() -> impl Strategy<Value = Who> {
 /// One that joins, or beats at the place that it was told.
 pub(super) fn join(number: u8) -> Event {
     let (who, ttl) = (Who::Token(number), Duration::from_secs(10));
-    let (place, floor, limit) = (Place::Known, Floor::Zero, Limit::Ample);
-    Event::Do(Draft::Acquire { who, ttl, place, polls: false, floor, limit })
+    let (joined_at, floor, limit) = (Place::Known, Floor::Zero, Limit::Ample);
+    Event::Do(Draft::Acquire { who, ttl, joined_at, polls: false, floor, limit })
 }
 
 fn anyone() -> impl Strategy<Value = Who> {
@@ -228,7 +232,7 @@ fn ttl() -> impl Strategy<Value = Duration> {
     ]
 }
 
-fn place() -> impl Strategy<Value = Place> {
+fn joined_at() -> impl Strategy<Value = Place> {
     prop_oneof![
         2 => Just(Place::None),
         4 => Just(Place::Join),
@@ -257,8 +261,8 @@ fn limit() -> impl Strategy<Value = Limit> {
 fn draft() -> impl Strategy<Value = Draft> {
     let polls = || prop::bool::weighted(0.2);
     prop_oneof![
-        12 => (who(), ttl(), place(), polls(), floor(), limit()).prop_map(|(who, ttl, place, polls, floor, limit)| {
-            Draft::Acquire { who, ttl, place, polls, floor, limit }
+        12 => (who(), ttl(), joined_at(), polls(), floor(), limit()).prop_map(|(who, ttl, joined_at, polls, floor, limit)| {
+            Draft::Acquire { who, ttl, joined_at, polls, floor, limit }
         }),
         2 => (anyone(), ttl()).prop_map(|(who, ttl)| Draft::Renew { who, ttl }),
         1 => (anyone(), ttl()).prop_map(|(who, ttl)| Draft::Detach { who, ttl }),

@@ -66,18 +66,22 @@ fn a_lease_is_taken_waited_for_renewed_handed_over_and_left() {
     assert_eq!(taken.string(FENCE, 10_000 + MEMORY), (fence + 63).to_string(), "64 fences are reserved");
 
     let joined = scene.run(acquire(WAITER, Wait::Join), &acquire_words(WAITER, "join"));
-    let place = joined.time;
+    let joined_at = joined.time;
     let [word, at, ahead, holder, its_fence, left] = &joined.returned[..] else { panic!("{joined:?}") };
-    assert_eq!([word, at, ahead], [&bulk("waiting"), &int(place), &int(0)], "the place is the server's time");
+    assert_eq!(
+        [word, at, ahead],
+        [&bulk("waiting"), &int(joined_at), &int(0)],
+        "the place is the server's time"
+    );
     assert_eq!([holder, its_fence], [&bulk(HOLDER), &int(fence)]);
     assert!((1..=10_000).contains(&left.int()), "{left:?}");
     assert_eq!(joined.names(), [LOCK, BEATS, FENCE, QUEUE]);
-    assert_eq!(joined.members(QUEUE, "zset", QUEUE_LIFE), [WAITER, &place.to_string()]);
-    assert_eq!(joined.members(BEATS, "hash", QUEUE_LIFE), [WAITER, &format!("{place} 10000 0")]);
+    assert_eq!(joined.members(QUEUE, "zset", QUEUE_LIFE), [WAITER, &joined_at.to_string()]);
+    assert_eq!(joined.members(BEATS, "hash", QUEUE_LIFE), [WAITER, &format!("{joined_at} 10000 0")]);
 
-    let kept = place.to_string();
-    let beat = scene.run(acquire(WAITER, Wait::Keep { place }), &acquire_words(WAITER, &kept));
-    assert_eq!(beat.returned[..3], [bulk("waiting"), int(place), int(0)]);
+    let kept = joined_at.to_string();
+    let beat = scene.run(acquire(WAITER, Wait::Keep { joined_at }), &acquire_words(WAITER, &kept));
+    assert_eq!(beat.returned[..3], [bulk("waiting"), int(joined_at), int(0)]);
     assert_eq!(beat.members(QUEUE, "zset", QUEUE_LIFE), [WAITER, &kept]);
     assert_eq!(beat.members(BEATS, "hash", QUEUE_LIFE), [WAITER, &format!("{} 10000 0", beat.time)]);
 
@@ -87,7 +91,7 @@ fn a_lease_is_taken_waited_for_renewed_handed_over_and_left() {
 
     let seen = scene.run(Op::Inspect, &inspect_words());
     assert_eq!(seen.returned[..3], [bulk("seen"), bulk(HOLDER), int(fence)]);
-    assert_eq!(seen.returned[4..], [Reply::Array(vec![bulk(WAITER), int(place)]), Reply::Nil]);
+    assert_eq!(seen.returned[4..], [Reply::Array(vec![bulk(WAITER), int(joined_at)]), Reply::Nil]);
 
     let longer = Op::Renew { token: token(HOLDER), ttl: 2 * TTL };
     let renewed = scene.run(longer, &["1", LOCK, HOLDER, "20000"]);
@@ -101,7 +105,7 @@ fn a_lease_is_taken_waited_for_renewed_handed_over_and_left() {
     assert_eq!(refused.returned, [bulk("not_held"), bulk(HOLDER)]);
 
     // Heard of just now, whatever the machine did meanwhile.
-    scene.run(acquire(WAITER, Wait::Keep { place }), &acquire_words(WAITER, &kept));
+    scene.run(acquire(WAITER, Wait::Keep { joined_at }), &acquire_words(WAITER, &kept));
     let used = (fence + 2).to_string();
     let release = Op::Release { token: token(HOLDER), used: fence + 2 };
     let passed = scene.run(release, &["4", LOCK, FENCE, QUEUE, BEATS, CHANNELS, HOLDER, &used, MEMORY_WORD]);

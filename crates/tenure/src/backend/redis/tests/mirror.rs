@@ -12,7 +12,7 @@ use super::drafts::Draft;
 use super::parts::Parts;
 use super::store::{Outcome, Stored};
 use crate::backend::redis::keys::Keys;
-use crate::core::record::{BEAT, Holding, Now, Op, Record, Reply, Wait, Wake, pause_behind};
+use crate::core::record::{HEARTBEAT, Holding, Notice, Now, Op, Record, Reply, Wait, pause_behind};
 use crate::time::clock::micros;
 use crate::types::name::Name;
 use crate::types::owner::{SessionId, Token};
@@ -114,8 +114,8 @@ impl Mirror {
         self.compare_keys(stored)?;
         equal("messages", &outcome.messages, &messages)?;
         self.compare_replies(op, &outcome.answer.reply, &reply, span)?;
-        if let (Reply::Waiting { place, .. }, Op::Acquire { token, .. }) = (&reply, op) {
-            self.places.insert(token.clone(), *place);
+        if let (Reply::Waiting { joined_at, .. }, Op::Acquire { token, .. }) = (&reply, op) {
+            self.places.insert(token.clone(), *joined_at);
         }
         let waits = matches!(reply, Reply::Waiting { .. });
         let is_long = waits && Parts::of(&self.record).queue.iter().any(|waiter| waiter.beat > at);
@@ -176,19 +176,19 @@ impl Mirror {
         subscribed: &BTreeSet<SessionId>,
     ) -> (Reply, Vec<(String, String)>, usize) {
         let (now, lock) = (Now { lease: at, wall: at }, self.keys.lock(&self.name));
-        let (mut wakes, mut messages, mut deaths) = (Vec::new(), Vec::new(), 0);
+        let (mut notices, mut messages, mut deaths) = (Vec::new(), Vec::new(), 0);
         let refusal = self.record.ahead(op, now);
-        let mut reply = refusal.unwrap_or_else(|| self.record.apply(op.clone(), now, &mut wakes));
-        while let Some(wake) = wakes.pop() {
+        let mut reply = refusal.unwrap_or_else(|| self.record.apply(op.clone(), now, &mut notices));
+        while let Some(wake) = notices.pop() {
             // Who lost its lease learns of it by tracking its key.
-            let Wake::Granted { token, fence, at, term, polls } = wake else { continue };
+            let Notice::Granted { token, fence, at, term, polls } = wake else { continue };
             let session = token.session().expect("a token of ours");
             if subscribed.contains(&session) {
                 let text = format!("{fence} {at} {} {} {lock}", millis(term), token.as_str());
                 messages.push((self.keys.channel(&session, ""), text));
             } else if !polls {
                 deaths += 1;
-                self.record.apply(Op::Death { token }, now, &mut wakes);
+                self.record.apply(Op::Death { token }, now, &mut notices);
             }
         }
         if deaths > 0 {
@@ -204,15 +204,15 @@ impl Mirror {
         let holding = parts.holding(now.lease);
         match (reply, op) {
             // It may have been granted the name meanwhile, or be dead itself, as far as anybody can tell: then it names itself.
-            (Reply::Waiting { place, .. }, Op::Acquire { token, .. }) => {
+            (Reply::Waiting { joined_at, .. }, Op::Acquire { token, .. }) => {
                 let itself = Holding { token: token.clone(), fence: parts.start(), left: Duration::ZERO };
                 let ahead = parts.ahead_of(token);
                 if let Some(waiter) = parts.queue.get_mut(ahead).filter(|it| it.token == token.as_str()) {
-                    let pause = if waiter.polls { BEAT } else { pause_behind(ahead) };
-                    waiter.beat = now.lease + micros(pause - BEAT);
+                    let pause = if waiter.polls { HEARTBEAT } else { pause_behind(ahead) };
+                    waiter.beat = now.lease + micros(pause - HEARTBEAT);
                     self.record = parts.record();
                 }
-                Reply::Waiting { place, ahead, holding: holding.unwrap_or(itself) }
+                Reply::Waiting { joined_at, ahead, holding: holding.unwrap_or(itself) }
             }
             // Nobody living is left, perhaps, and the name can be taken.
             (Reply::Busy { .. }, _) => self.record.apply(op.clone(), now, &mut Vec::new()),
@@ -259,7 +259,8 @@ impl Mirror {
         let broken_ends = same_end("broken", stored.broken.1, broken_ends)?;
         equal("fence", &stored.fence.0, &self.fence_ends.map(|_| parts.last))?;
         self.fence_ends = same_end("fence", stored.fence.1, self.fence_ends)?;
-        let queue: Vec<_> = parts.queue.iter().map(|waiter| (waiter.token.clone(), waiter.place)).collect();
+        let queue: Vec<_> =
+            parts.queue.iter().map(|waiter| (waiter.token.clone(), waiter.joined_at)).collect();
         equal("queue", &stored.queue.0, &queue)?;
         self.queue_ends = same_end("queue", stored.queue.1, self.queue_ends)?;
         let beats = parts.queue.iter().map(|waiter| {

@@ -20,7 +20,7 @@ pub(super) struct Parts {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Waiter {
     pub(super) token: String,
-    pub(super) place: u64,
+    pub(super) joined_at: u64,
     pub(super) beat: u64,
     /// In ns.
     pub(super) ttl: u64,
@@ -40,8 +40,8 @@ impl Parts {
         let broken = if bytes.u8()? != 0 { Some((bytes.u64()?, bytes.u64()?)) } else { None };
         let waiters = 0..bytes.u32()?;
         let queue = waiters.map(|_| {
-            let (token, place, beat) = (bytes.text()?.to_owned(), bytes.u64()?, bytes.u64()?);
-            Some(Waiter { token, place, beat, ttl: bytes.u64()?, polls: bytes.u8()? != 0 })
+            let (token, joined_at, beat) = (bytes.text()?.to_owned(), bytes.u64()?, bytes.u64()?);
+            Some(Waiter { token, joined_at, beat, ttl: bytes.u64()?, polls: bytes.u8()? != 0 })
         });
         let queue = queue.collect::<Option<_>>()?;
         Some(Parts { last, holder, queue, broken })
@@ -63,7 +63,7 @@ impl Parts {
         bytes.put_u32(u32::try_from(self.queue.len()).expect("a short queue"));
         for waiter in &self.queue {
             bytes.put_text(&waiter.token);
-            bytes.put_u64(waiter.place);
+            bytes.put_u64(waiter.joined_at);
             bytes.put_u64(waiter.beat);
             bytes.put_u64(waiter.ttl);
             bytes.put_u8(waiter.polls.into());

@@ -30,14 +30,14 @@ pub(super) struct Shown {
 
 /// What was there after an operation.
 #[derive(Debug)]
-pub(super) struct After {
+pub(super) struct Effects {
     /// What the script returned, without the time.
     pub(super) returned: Vec<Reply>,
     pub(super) time: u64,
     pub(super) keys: BTreeMap<String, Shown>,
 }
 
-impl After {
+impl Effects {
     /// The value of a string; that there is one, and that it ends, with so many milliseconds left at the most.
     pub(super) fn string(&self, key: &str, most: i64) -> String {
         let [value] = &self.shown(key, "string", most).value[..] else { panic!("{self:?}") };
@@ -77,7 +77,7 @@ impl Scene {
     }
 
     /// Executes an operation; `words` are what stands after the script.
-    pub(super) fn run(&mut self, op: Op, words: &[&str]) -> After {
+    pub(super) fn run(&mut self, op: Op, words: &[&str]) -> Effects {
         let command = self.command(&Call::new(&self.keys, &self.name, op), words);
         self.exec(&["MULTI"], "OK");
         self.exec(&command, "QUEUED");
@@ -115,7 +115,7 @@ impl Scene {
         let keys: BTreeMap<_, _> = shown.collect();
         assert_eq!(all.items().len(), keys.len(), "no key but those of the page: {all:?}");
         let time = if time.is_nil() { 0 } else { time.int().unsigned_abs() };
-        After { returned, time, keys }
+        Effects { returned, time, keys }
     }
 
     fn exec<W: AsRef<[u8]>>(&mut self, words: &[W], reply: &str) {

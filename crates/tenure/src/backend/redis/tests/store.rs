@@ -128,8 +128,8 @@ impl Store {
             value = self.request(&call.whole(self.has_flags));
         }
         let stored = self.look(name);
-        let (answer, unheard) = script::answer(value).expect("an answer that is understood");
-        assert_eq!(unheard, None, "everything may be published here");
+        let (answer, missed_grants) = script::answer(value).expect("an answer that is understood");
+        assert_eq!(missed_grants, None, "everything may be published here");
         Outcome { sent, answer, stored, messages: self.messages() }
     }
 

@@ -1,4 +1,4 @@
-//! A client that keeps to the protocol: it asks, beats, believes what the real [`Lease`] lets it believe, and cleans up behind itself.
+//! A client that keeps to the protocol: it asks, beats, believes what the real [`Deadlines`] lets it believe, and cleans up behind itself.
 //!
 //! A critical section is taken to run from the moment a grant is received to the deadline, or to its release: a superset of what any
 //! client does that checks its lease before it runs, however long it is paused between the two.
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::Flaw;
 use super::world::{Action, Answer, Ask, TIMEOUT, TTL, Violation, World};
-use crate::core::lease::{Lease, Pair, Step};
-use crate::core::record::{BEAT, PROBATION};
+use crate::core::deadlines::{Deadlines, Step, TimePair};
+use crate::core::record::{HEARTBEAT, PROBATION};
 use crate::time::clock::micros;
 
 #[derive(Clone, Debug)]
@@ -16,10 +16,10 @@ pub(super) enum Phase {
     Idle,
     /// `place` is zero until a reply told it.
     Waiting {
-        place: u64,
+        joined_at: u64,
     },
     Holding {
-        lease: Lease,
+        lease: Deadlines,
         fence: u64,
     },
     /// Released, left or lost: the store has to forget the token. `answered` when it said so once.
@@ -47,11 +47,11 @@ pub(super) struct Client {
     pub(super) attempts_left: u8,
     pub(super) asked: Option<Asked>,
     pub(super) last_sent: u64,
-    pub(super) pair: Option<Pair>,
+    pub(super) pair: Option<TimePair>,
     /// The highest fence of another that it has seen.
     pub(super) floor: u64,
     /// An acquire of this attempt that was not answered may be executed up to this time of the store.
-    pub(super) ghosts_until: u64,
+    pub(super) requests_until: u64,
     /// The network has made a copy of an acquire of this attempt, which the client can't know of.
     pub(super) was_copied: bool,
     /// Attempts that are over, and the time of the store from which on it must have forgotten their tokens.
@@ -68,7 +68,7 @@ impl Client {
             last_sent: 0,
             pair: None,
             floor: 0,
-            ghosts_until: 0,
+            requests_until: 0,
             was_copied: false,
             over: Vec::new(),
         }
@@ -84,7 +84,7 @@ impl Client {
     /// Waits no longer for an answer. What was asked may still be executed.
     fn abandon(&mut self) {
         if let Some(asked) = self.asked.take() {
-            self.ghosts_until = self.ghosts_until.max(asked.not_after);
+            self.requests_until = self.requests_until.max(asked.not_after);
         }
     }
 
@@ -136,7 +136,7 @@ impl Client {
                 }
             }
             Phase::Waiting { .. } => {
-                let rested = world.now - self.last_sent >= micros(BEAT + world.scope.pause);
+                let rested = world.now - self.last_sent >= micros(HEARTBEAT + world.scope.pause);
                 if free && rested && world.scope.flaw != Some(Flaw::NoBeats) {
                     actions.push(Action::Beat(client));
                 }
@@ -160,7 +160,7 @@ impl Client {
             }
             Phase::Ending { answered, .. } => {
                 // Once it was answered, only a ghost is a reason to leave again, and only when no more of them can come.
-                if free && (!answered || World::store_at(world.now) > self.ghosts_until) {
+                if free && (!answered || World::store_at(world.now) > self.requests_until) {
                     actions.push(Action::End(client));
                 }
             }
@@ -186,10 +186,12 @@ impl World {
         let ask = match (action, &mut state.phase) {
             (Action::Join(_), phase) => {
                 state.attempts_left -= 1;
-                *phase = Phase::Waiting { place: 0 };
-                Ask::Acquire { place: 0, floor, not_after }
+                *phase = Phase::Waiting { joined_at: 0 };
+                Ask::Acquire { joined_at: 0, floor, not_after }
             }
-            (Action::Beat(_), Phase::Waiting { place }) => Ask::Acquire { place: *place, floor, not_after },
+            (Action::Beat(_), Phase::Waiting { joined_at }) => {
+                Ask::Acquire { joined_at: *joined_at, floor, not_after }
+            }
             (Action::Renew(_), Phase::Holding { lease, .. }) => match lease.step(now) {
                 Step::Renew { ttl } => Ask::Renew { ttl },
                 other => unreachable!("{other:?}"),
@@ -228,11 +230,11 @@ impl World {
         if matches!(answer, Answer::TooLate) {
             return;
         }
-        state.pair = Some(Pair { sent: World::moment(client, sent), server, connection: 0 });
-        let granted = Lease::granted(&World::terms(), from);
+        state.pair = Some(TimePair { sent: World::moment(client, sent), server, connection: 0 });
+        let granted = Deadlines::granted(&World::terms(), from);
         match (&mut state.phase, ask, answer) {
-            (Phase::Waiting { place: known }, _, Answer::Waiting { place, seen }) => {
-                *known = *place;
+            (Phase::Waiting { joined_at: known }, _, Answer::Waiting { joined_at, seen }) => {
+                *known = *joined_at;
                 state.floor = state.floor.max(*seen);
             }
             (Phase::Waiting { .. }, _, Answer::Granted { fence }) => self.hold(client, granted, *fence),
@@ -250,7 +252,7 @@ impl World {
                 *answered = true;
                 // A release does not take a ghost out of the queue; a leave does, once no more of them can come.
                 let is_clean =
-                    state.ghosts_until == 0 || matches!(ask, Ask::Leave) && server > state.ghosts_until;
+                    state.requests_until == 0 || matches!(ask, Ask::Leave) && server > state.requests_until;
                 if is_clean || flaw == Some(Flaw::LeavesOnce) {
                     self.finish(client);
                 }
@@ -280,7 +282,7 @@ impl World {
         let now = World::moment(client, self.now);
         let state = &self.clients[usize::from(client)];
         let pair = if self.scope.flaw == Some(Flaw::PushBelievedFromReceipt) {
-            Some(Pair { sent: now, server: at, connection: 0 })
+            Some(TimePair { sent: now, server: at, connection: 0 })
         } else {
             state.pair
         };
@@ -289,14 +291,14 @@ impl World {
             return;
         };
         if let (Phase::Waiting { .. }, Some(lease)) =
-            (&state.phase, Lease::pushed(&World::terms(), pair, at, term, now))
+            (&state.phase, Deadlines::pushed(&World::terms(), pair, at, term, now))
         {
             self.hold(client, lease, fence);
         }
     }
 
     /// The check before the critical section runs.
-    fn hold(&mut self, client: u8, lease: Lease, fence: u64) {
+    fn hold(&mut self, client: u8, lease: Deadlines, fence: u64) {
         if matches!(lease.step(World::moment(client, self.now)), Step::Over { .. }) {
             return;
         }

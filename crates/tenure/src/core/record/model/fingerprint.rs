@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::client::{Client, Phase};
 use super::world::{Answer, Ask, Body, Message, TTL, World, owner};
-use crate::core::lease::Step;
-use crate::core::record::{BEAT, RANGE};
+use crate::core::deadlines::Step;
+use crate::core::record::{HEARTBEAT, RANGE};
 use crate::time::clock::micros;
 
 /// A hash that mixes well and costs little.
@@ -85,14 +85,14 @@ impl World {
     }
 
     fn places(&self) -> Ranks {
-        let queued = self.record.queue.iter().map(|waiter| waiter.place);
+        let queued = self.record.queue.iter().map(|waiter| waiter.joined_at);
         let known = self.clients.iter().map(|client| match client.phase {
-            Phase::Waiting { place } => place,
+            Phase::Waiting { joined_at } => joined_at,
             _ => 0,
         });
         let sent = self.messages.iter().map(|message| match message.body {
-            Body::Request(Ask::Acquire { place, .. })
-            | Body::Reply { answer: Answer::Waiting { place, .. }, .. } => place,
+            Body::Request(Ask::Acquire { joined_at, .. })
+            | Body::Reply { answer: Answer::Waiting { joined_at, .. }, .. } => joined_at,
             _ => 0,
         });
         // Zero is no place.
@@ -127,7 +127,7 @@ impl World {
             return age.min(micros(super::LAPSE).cast_signed()).cast_unsigned();
         }
         let ticks = age.div_euclid(micros(self.scope.tick).cast_signed());
-        let is_recent = age < 2 * micros(BEAT).cast_signed();
+        let is_recent = age < 2 * micros(HEARTBEAT).cast_signed();
         let is_ahead = self.record.last >= wall;
         (ticks.min(8).cast_unsigned() << 2) | u64::from(is_recent) << 1 | u64::from(is_ahead)
     }
@@ -142,9 +142,9 @@ impl World {
         let mut mix = Mix(u64::from(state.attempt) << 8 | u64::from(state.attempts_left));
         match &state.phase {
             Phase::Idle => mix.add(1),
-            Phase::Waiting { place } => {
-                mix.add(2 + places.of(*place) * 8);
-                mix.add(ago(state.last_sent, now, BEAT));
+            Phase::Waiting { joined_at } => {
+                mix.add(2 + places.of(*joined_at) * 8);
+                mix.add(ago(state.last_sent, now, HEARTBEAT));
                 // Of a pair counts how long its request took; one that took longer than a lease proves nothing.
                 let pair = state.pair.map(|pair| {
                     let executed = World::moment(client, pair.server - World::store_at(0));
@@ -172,7 +172,7 @@ impl World {
         if state.waits() || state.attempts_left > 0 {
             mix.add(fences.of(state.floor));
         }
-        mix.add(until(state.ghosts_until, store) << 1 | u64::from(state.was_copied));
+        mix.add(until(state.requests_until, store) << 1 | u64::from(state.was_copied));
         for (attempt, forgotten) in &state.over {
             mix.add(u64::from(*attempt) + until(*forgotten, store) * 16);
         }
@@ -195,9 +195,9 @@ impl World {
         // What was sent longer ago than a lease lasts proves nothing.
         let age = ago(message.sent, now, TTL);
         let mut of_ask = |ask: &Ask| match ask {
-            Ask::Acquire { place, floor, not_after } => {
+            Ask::Acquire { joined_at, floor, not_after } => {
                 mix.add(1 + age * 8);
-                mix.add(places.of(*place));
+                mix.add(places.of(*joined_at));
                 mix.add(fences.of(*floor));
                 mix.add(until(not_after + 1 + micros(self.scope.tick), store));
             }
@@ -218,11 +218,11 @@ impl World {
                 }
                 let took = (server - World::store_at(message.sent)).min(micros(TTL));
                 let is_ending = matches!(ask, Ask::Release { .. } | Ask::Leave);
-                mix.add(if is_ending { u64::from(*server > state.ghosts_until) } else { took });
+                mix.add(if is_ending { u64::from(*server > state.requests_until) } else { took });
                 match answer {
                     Answer::Granted { fence } => mix.add(1 + fences.of(*fence) * 8),
-                    Answer::Waiting { place, seen } => {
-                        mix.add(2 + places.of(*place) * 8);
+                    Answer::Waiting { joined_at, seen } => {
+                        mix.add(2 + places.of(*joined_at) * 8);
                         mix.add(fences.of(*seen));
                     }
                     Answer::NotHeld => mix.add(3),
@@ -253,7 +253,7 @@ impl World {
         for waiter in &self.record.queue {
             let (who, attempt) = owner(&waiter.token);
             if who == client {
-                mix.add(u64::from(attempt) + places.of(waiter.place) * 16);
+                mix.add(u64::from(attempt) + places.of(waiter.joined_at) * 16);
                 // Put forward by the pause.
                 let pause = self.scope.pause;
                 let most = super::LAPSE + pause + Duration::from_micros(1);

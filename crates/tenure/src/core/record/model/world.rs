@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::client::{Client, Phase};
 use super::{Flaw, Scope};
-use crate::core::lease::Terms;
-use crate::core::record::{Now, Op, Record, Reply, Wait, Wake};
+use crate::core::deadlines::Terms;
+use crate::core::record::{Notice, Now, Op, Record, Reply, Wait};
 use crate::time::clock::{Moment, micros};
 use crate::types::owner::Token;
 
@@ -30,7 +30,7 @@ const SET_BACK: u64 = 700_000;
 pub(super) enum Ask {
     /// `place` is zero for the first.
     Acquire {
-        place: u64,
+        joined_at: u64,
         floor: u64,
         not_after: u64,
     },
@@ -47,7 +47,7 @@ pub(super) enum Ask {
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     Granted { fence: u64 },
-    Waiting { place: u64, seen: u64 },
+    Waiting { joined_at: u64, seen: u64 },
     NotHeld,
     Done,
     TooLate,
@@ -194,7 +194,7 @@ impl World {
                 self.budget.crashes -= 1;
                 let state = &mut self.clients[usize::from(client)];
                 state.phase = Phase::Crashed { buried: false };
-                (state.asked, state.ghosts_until, state.attempts_left) = (None, 0, 0);
+                (state.asked, state.requests_until, state.attempts_left) = (None, 0, 0);
             }
             Action::Bury(client) => {
                 let state = &mut self.clients[usize::from(client)];
@@ -244,7 +244,9 @@ impl World {
                 }
                 let answer = match reply {
                     Reply::Granted { fence } => Answer::Granted { fence },
-                    Reply::Waiting { place, holding, .. } => Answer::Waiting { place, seen: holding.fence },
+                    Reply::Waiting { joined_at, holding, .. } => {
+                        Answer::Waiting { joined_at, seen: holding.fence }
+                    }
                     Reply::NotHeld { .. } => Answer::NotHeld,
                     Reply::Done => Answer::Done,
                     Reply::TooLate => Answer::TooLate,
@@ -263,10 +265,10 @@ impl World {
 
     fn op(&self, ask: &Ask, token: Token) -> Op {
         match *ask {
-            Ask::Acquire { place, floor, not_after } => Op::Acquire {
+            Ask::Acquire { joined_at, floor, not_after } => Op::Acquire {
                 token,
                 ttl: TTL,
-                wait: if place == 0 { Wait::Join } else { Wait::Keep { place } },
+                wait: if joined_at == 0 { Wait::Join } else { Wait::Keep { joined_at } },
                 polls: false,
                 floor,
                 not_after: if self.scope.flaw == Some(Flaw::NoNotAfter) { u64::MAX } else { not_after },
@@ -281,10 +283,10 @@ impl World {
         if self.scope.flaw == Some(Flaw::FenceByClockAlone) {
             self.record.last = 0;
         }
-        let mut wakes = Vec::new();
-        let reply = self.record.apply(op, self.store_now(), &mut wakes);
-        for wake in wakes {
-            let Wake::Granted { token, fence, at, term, .. } = wake else {
+        let mut notices = Vec::new();
+        let reply = self.record.apply(op, self.store_now(), &mut notices);
+        for wake in notices {
+            let Notice::Granted { token, fence, at, term, .. } = wake else {
                 unreachable!("nobody takes over")
             };
             let (client, attempt) = owner(&token);

@@ -18,7 +18,7 @@ struct Promises {
 
 impl Promises {
     /// Books an operation and its outcome; panics when a promise is broken.
-    fn book(&mut self, op: &Op, reply: &Reply, wakes: &[Wake], now: Now) {
+    fn book(&mut self, op: &Op, reply: &Reply, notices: &[Notice], now: Now) {
         self.note_time(now);
         self.end(op, reply);
         if let (Some((token, ttl)), Reply::Granted { fence }) = (asked(op), reply) {
@@ -28,8 +28,8 @@ impl Promises {
             self.promise(token.clone(), self.start, now.lease + micros(*ttl));
             self.detached |= matches!(op, Op::Detach { .. });
         }
-        for wake in wakes {
-            if let Wake::Granted { token, fence, at, term, .. } = wake {
+        for wake in notices {
+            if let Notice::Granted { token, fence, at, term, .. } = wake {
                 assert_eq!(*at, now.lease);
                 self.promise(token.clone(), *fence, at + micros(*term));
             }
@@ -152,13 +152,13 @@ proptest! {
                 Event::Do(draft) => draft,
             };
             let op = store.op(draft);
-            let (reply, wakes) = store.apply(op.clone());
-            promises.book(&op, &reply, &wakes, store.now);
+            let (reply, notices) = store.apply(op.clone());
+            promises.book(&op, &reply, &notices, store.now);
             if let Some((token, _)) = promises.held.as_ref().filter(|_| !promises.ran_out) {
                 prop_assert_eq!(store.holder(), Some(token.clone()), "after {:?}", op);
             }
             let queue = &store.record.queue;
-            prop_assert!(queue.is_sorted_by(|a, b| (a.place, &a.token) < (b.place, &b.token)), "sorted, and nobody twice");
+            prop_assert!(queue.is_sorted_by(|a, b| (a.joined_at, &a.token) < (b.joined_at, &b.token)), "sorted, and nobody twice");
         }
     }
 
@@ -202,12 +202,12 @@ proptest! {
             return Ok(());
         }
         let op = again(&op, store.now);
-        let (second, wakes) = store.apply(op.clone());
+        let (second, notices) = store.apply(op.clone());
         if first == Reply::TooLate {
             return Ok(());
         }
         prop_assert_eq!(without_times(store.record), without_times(once.record), "{:?}", op);
-        prop_assert_eq!(wakes, vec![]);
+        prop_assert_eq!(notices, vec![]);
         match op {
             // What was given back is not held any more, and the second answer says so.
             Op::Release { .. } | Op::Break { .. } => prop_assert!(
@@ -230,7 +230,7 @@ proptest! {
             };
             let op = store.op(draft);
             let before = store.record.clone();
-            let (reply, wakes) = store.apply(op.clone());
+            let (reply, notices) = store.apply(op.clone());
             let looks_only = match &op {
                 Op::Inspect => true,
                 Op::Renew { .. } | Op::Detach { .. } => matches!(reply, Reply::NotHeld { .. }),
@@ -238,7 +238,7 @@ proptest! {
             };
             if looks_only {
                 prop_assert_eq!(&store.record, &before, "{:?}", op);
-                prop_assert_eq!(wakes, vec![]);
+                prop_assert_eq!(notices, vec![]);
             }
         }
     }
@@ -264,8 +264,8 @@ proptest! {
         prop_assert!(store.record.is_idle(store.now));
         store.pass(60_000);
         prop_assert!(store.record.is_over(store.now));
-        let (_, wakes) = store.apply(Op::Leave { token: token(u8::MAX) });
-        prop_assert_eq!(wakes, vec![]);
+        let (_, notices) = store.apply(Op::Leave { token: token(u8::MAX) });
+        prop_assert_eq!(notices, vec![]);
         prop_assert_eq!(&store.record, &Record::new(store.record.last_fence()));
     }
 }

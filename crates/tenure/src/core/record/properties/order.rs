@@ -53,7 +53,7 @@ enum State {
     /// `came`: the how-manieth it was to join. `silent`: ms since its last beat. `pause`: until its next.
     Waiting {
         came: usize,
-        place: u64,
+        joined_at: u64,
         silent: u64,
         pause: Duration,
     },
@@ -77,11 +77,11 @@ impl Clients {
     }
 
     fn send(&mut self, op: Op) -> Reply {
-        let (reply, wakes) = self.store.apply(op);
-        for wake in wakes {
+        let (reply, notices) = self.store.apply(op);
+        for wake in notices {
             match wake {
-                Wake::Granted { token, fence, .. } => self.granted(index(&token), fence),
-                Wake::Revoked { token } => self.states[index(&token)] = State::Out,
+                Notice::Granted { token, fence, .. } => self.granted(index(&token), fence),
+                Notice::Revoked { token } => self.states[index(&token)] = State::Out,
             }
         }
         reply
@@ -120,10 +120,10 @@ impl Clients {
         };
         match self.send(op) {
             Reply::Granted { fence } => self.granted(who, fence),
-            Reply::Waiting { place, ahead, .. } => match &mut self.states[who] {
-                State::Waiting { place: known, silent, pause, .. } => {
-                    assert!(*known == 0 || *known == place, "it keeps its place");
-                    (*known, *silent, *pause) = (place, 0, pause_behind(ahead));
+            Reply::Waiting { joined_at, ahead, .. } => match &mut self.states[who] {
+                State::Waiting { joined_at: known, silent, pause, .. } => {
+                    assert!(*known == 0 || *known == joined_at, "it keeps its place");
+                    (*known, *silent, *pause) = (joined_at, 0, pause_behind(ahead));
                 }
                 other => panic!("{other:?} has to wait"),
             },
@@ -143,7 +143,8 @@ impl Clients {
             Action::Join(who) if self.states[usize::from(who)] == State::Out => {
                 self.came += 1;
                 let came = self.came;
-                self.states[usize::from(who)] = State::Waiting { came, place: 0, silent: 0, pause: BEAT };
+                self.states[usize::from(who)] =
+                    State::Waiting { came, joined_at: 0, silent: 0, pause: HEARTBEAT };
                 self.acquire(usize::from(who), Wait::Join);
             }
             Action::Kill(who) => self.states[usize::from(who)] = State::Dead,
@@ -190,11 +191,11 @@ impl Clients {
             assert_eq!(self.send(renewal), Reply::Done);
         }
         for who in 0..self.states.len() {
-            if let State::Waiting { place, silent, pause, .. } = &mut self.states[who] {
+            if let State::Waiting { joined_at, silent, pause, .. } = &mut self.states[who] {
                 *silent += STEP;
-                let place = *place;
+                let joined_at = *joined_at;
                 if Duration::from_millis(*silent) >= *pause {
-                    self.acquire(who, Wait::Keep { place });
+                    self.acquire(who, Wait::Keep { joined_at });
                 }
             }
         }

@@ -88,12 +88,12 @@ impl World {
 
     fn apply(&mut self, token: &Token, op: Op, ms: u64) {
         let is_renewal = matches!(op, Op::Renew { .. });
-        let (reply, wakes) = self.store.apply(op);
+        let (reply, notices) = self.store.apply(op);
         if matches!(reply, Reply::Granted { .. }) || (is_renewal && reply == Reply::Done) {
             self.believe(token, ms);
         }
-        for wake in wakes {
-            if let Wake::Granted { token, term, .. } = wake {
+        for wake in notices {
+            if let Notice::Granted { token, term, .. } = wake {
                 self.believe(&token, u64::try_from(term.as_millis()).unwrap());
             }
         }

@@ -26,7 +26,7 @@ fn fences_grow_when_the_wall_clock_is_set_back() {
 #[test]
 fn a_grant_is_above_the_floor_of_its_client() {
     let floor = WALL + 77;
-    for wait in [Wait::No, Wait::Join, Wait::Keep { place: 3 }] {
+    for wait in [Wait::No, Wait::Join, Wait::Keep { joined_at: 3 }] {
         let mut store = Store::new();
         assert_eq!(fence(store.acquire_with("a", wait, floor)), floor + 1, "{wait:?}");
     }
@@ -51,7 +51,7 @@ fn a_floor_that_is_too_far_ahead_is_refused() {
         let acquire = |wait| Op::Acquire { token: a.clone(), ttl, wait, polls: false, floor, not_after };
         let adopt = Op::Adopt { from: token("z"), token: a.clone(), ttl, floor, not_after };
         let take_over = Op::TakeOver { token: a.clone(), ttl, floor, not_after };
-        [acquire(Wait::No), acquire(Wait::Join), acquire(Wait::Keep { place: START }), adopt, take_over]
+        [acquire(Wait::No), acquire(Wait::Join), acquire(Wait::Keep { joined_at: START }), adopt, take_over]
     };
     for last in [0, WALL + 7 * MOST_AHEAD] {
         let (store, explained) = (Store { record: Record::new(last), ..Store::new() }, WALL.max(last));
@@ -74,7 +74,7 @@ fn a_floor_that_is_too_far_ahead_is_refused() {
 fn a_beat_raises_a_fence_that_is_not_above_the_floor() {
     let mut store = Store::new();
     let first = fence(store.join("a"));
-    let mut beat = |floor| fence(store.acquire_with("a", Wait::Keep { place: START }, floor));
+    let mut beat = |floor| fence(store.acquire_with("a", Wait::Keep { joined_at: START }, floor));
     assert_eq!(beat(first - 1), first);
     assert_eq!(beat(first), first + RANGE, "above all that was reserved");
     assert_eq!(beat(first), first + RANGE, "its retry finds it raised");

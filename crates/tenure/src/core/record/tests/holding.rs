@@ -8,7 +8,7 @@ fn the_same_token_asking_again_gets_the_same_lease_for_longer() {
     let mut store = Store::new();
     let first = fence(store.join("a"));
     store.pass(4_000);
-    for wait in [Wait::No, Wait::Join, Wait::Keep { place: 7 }] {
+    for wait in [Wait::No, Wait::Join, Wait::Keep { joined_at: 7 }] {
         store.pass(1);
         assert_eq!(fence(store.acquire_with("a", wait, 0)), first, "{wait:?}");
         assert_eq!(store.left(), TTL);
@@ -129,11 +129,11 @@ fn taking_over_goes_ahead_of_the_queue_and_tells_the_old_holder() {
     store.join("b");
     let second = fence(store.take_over("x"));
     assert!(second > first + RANGE - 1);
-    assert_eq!(store.wakes, [Wake::Revoked { token: token("a") }]);
+    assert_eq!(store.notices, [Notice::Revoked { token: token("a") }]);
     assert_eq!(store.queue(), "b");
     assert_eq!(store.renew("a", TTL), not_held("x"));
     assert_eq!(fence(store.take_over("x")), second, "again: its own lease");
-    assert_eq!(store.wakes, []);
+    assert_eq!(store.notices, []);
     store.release("x", 0);
     assert_eq!(store.granted_by_push(), Some("b"));
 }
@@ -142,10 +142,10 @@ fn taking_over_goes_ahead_of_the_queue_and_tells_the_old_holder() {
 fn taking_over_what_is_free_or_expired_revokes_nobody() {
     let mut store = Store::new();
     fence(store.take_over("x"));
-    assert_eq!(store.wakes, []);
+    assert_eq!(store.notices, []);
     store.pass(10_001);
     fence(store.take_over("y"));
-    assert_eq!(store.wakes, []);
+    assert_eq!(store.notices, []);
 }
 
 // R2.4: break ends the lease that was inspected, not one that came after it.
@@ -159,7 +159,7 @@ fn a_break_compares_token_and_fence() {
     assert_eq!(store.break_lease("a", seen.fence + 1), not_held("a"));
     assert_eq!(store.break_lease("a", seen.fence - 1), not_held("a"));
     assert_eq!(store.break_lease("a", seen.fence), Reply::Done);
-    assert_eq!(store.wakes[0], Wake::Revoked { token: token("a") });
+    assert_eq!(store.notices[0], Notice::Revoked { token: token("a") });
     assert_eq!(store.granted_by_push(), Some("b"));
     let next = store.holding().unwrap();
     assert!(next.fence > seen.fence + RANGE - 1, "what it used is not known");
@@ -230,7 +230,7 @@ fn inspecting_changes_nothing() {
         store.pass(ms);
         let before = store.record.clone();
         store.apply(Op::Inspect);
-        assert_eq!((&store.record, &store.wakes), (&before, &vec![]));
+        assert_eq!((&store.record, &store.notices), (&before, &vec![]));
     }
     let mut store = Store::new();
     fence(store.join("a"));

@@ -27,14 +27,14 @@ fn a_hand_over_is_on_probation_and_wakes_only_the_next() {
     store.join("b");
     store.join("c");
     store.pass(5).release("a", first);
-    let told = Wake::Granted {
+    let told = Notice::Granted {
         token: token("b"),
         fence: WALL + 5 * MS,
         at: START + 5 * MS,
         term: PROBATION,
         polls: false,
     };
-    assert_eq!(store.wakes, [told]);
+    assert_eq!(store.notices, [told]);
     assert_eq!(store.left(), PROBATION);
     store.pass(300).renew("b", TTL);
     assert_eq!(store.left(), TTL, "the first renewal makes it a full lease");
@@ -48,7 +48,9 @@ fn probation_is_not_longer_than_the_lease_that_was_asked_for() {
     let not_after = store.now.lease;
     store.apply(Op::Acquire { token: token("b"), ttl, wait: Wait::Join, polls: true, floor: 0, not_after });
     store.release("a", 0);
-    let [Wake::Granted { term, polls: true, .. }] = store.wakes[..] else { panic!("{:?}", store.wakes) };
+    let [Notice::Granted { term, polls: true, .. }] = store.notices[..] else {
+        panic!("{:?}", store.notices)
+    };
     assert_eq!((term, store.left()), (ttl, ttl));
     assert_eq!(store.holder().as_deref(), Some("b"));
 }
@@ -84,9 +86,9 @@ fn every_touch_settles() {
 fn the_first_waiter_itself_is_answered_not_woken() {
     let mut store = Store::new();
     fence(store.join("a"));
-    let b = place(store.pass(9_700).join("b"));
+    let b = joined_at(store.pass(9_700).join("b"));
     fence(store.pass(301).beat("b", b));
-    assert_eq!(store.wakes, []);
+    assert_eq!(store.notices, []);
     assert_eq!(store.left(), TTL, "it is known to live: no probation");
 }
 
@@ -95,9 +97,9 @@ fn the_first_waiter_itself_is_answered_not_woken() {
 fn a_second_join_is_a_beat() {
     let mut store = Store::new();
     fence(store.join("a"));
-    let b = place(store.join("b"));
+    let b = joined_at(store.join("b"));
     store.join("c");
-    assert_eq!(place(store.pass(400).join("b")), b);
+    assert_eq!(joined_at(store.pass(400).join("b")), b);
     assert_eq!(store.queue(), "bc");
 }
 
@@ -106,9 +108,9 @@ fn a_second_join_is_a_beat() {
 fn a_silent_waiter_is_skipped_and_comes_back_at_its_old_place() {
     let mut store = Store::new();
     fence(store.join("a"));
-    let b = place(store.join("b"));
-    let c = place(store.pass(1).join("c"));
-    let d = place(store.pass(1).join("d"));
+    let b = joined_at(store.join("b"));
+    let c = joined_at(store.pass(1).join("c"));
+    let d = joined_at(store.pass(1).join("d"));
     store.pass(1_400).beat("c", c);
     store.beat("d", d);
     assert_eq!(store.pass(98).queue(), "bcd", "silent for 1.5 s is not too long");
@@ -117,7 +119,7 @@ fn a_silent_waiter_is_skipped_and_comes_back_at_its_old_place() {
     store.release("a", 0);
     assert_eq!(store.granted_by_push(), Some("c"));
     assert_eq!(store.record.queue.len(), 1, "it leaves nothing behind");
-    assert_eq!(place(store.beat("b", b)), b);
+    assert_eq!(joined_at(store.beat("b", b)), b);
     assert_eq!(store.queue(), "bd");
 }
 
@@ -126,7 +128,7 @@ fn crowd(size: usize) -> (Store, Vec<(String, u64)>) {
     let mut store = Store::new();
     fence(store.join("holder"));
     let name = |number: usize| format!("w{number:04}");
-    let places = (0..size).map(|number| (name(number), place(store.join(&name(number))))).collect();
+    let places = (0..size).map(|number| (name(number), joined_at(store.join(&name(number))))).collect();
     (store, places)
 }
 
@@ -159,9 +161,9 @@ fn the_first_of_many_are_missed_as_soon_as_before() {
     let Reply::Seen { waiters: living, .. } = store.apply(Op::Inspect) else { panic!("nothing seen") };
     assert_eq!(living[0].0.as_str(), waiters[8].0, "the 9th pauses for 50 ms more");
     assert_eq!(living.len(), 92);
-    assert_eq!((pause_behind(0), pause_behind(7)), (BEAT, BEAT));
-    assert_eq!(pause_behind(10_000), LONGEST_BEAT);
-    assert_eq!(pause_behind(usize::MAX), LONGEST_BEAT);
+    assert_eq!((pause_behind(0), pause_behind(7)), (HEARTBEAT, HEARTBEAT));
+    assert_eq!(pause_behind(10_000), LONGEST_HEARTBEAT);
+    assert_eq!(pause_behind(usize::MAX), LONGEST_HEARTBEAT);
 }
 
 // Rule 8: a waiter that polls finds its grant by asking, within a probation.
@@ -193,12 +195,12 @@ fn many_that_died_far_back_are_passed_over_once_their_pauses_are_over() {
 fn order_survives_the_loss_of_the_queue() {
     let mut store = Store::new();
     fence(store.join("a"));
-    let places = ["b", "c", "d"].map(|who| (who, place(store.join(who))));
+    let places = ["b", "c", "d"].map(|who| (who, joined_at(store.join(who))));
     store.record = Record::new(store.record.last_fence());
     fence(store.try_now("e"));
-    let f = place(store.pass(1).join("f"));
+    let f = joined_at(store.pass(1).join("f"));
     for (who, old) in places.into_iter().rev() {
-        assert_eq!(place(store.beat(who, old)), old);
+        assert_eq!(joined_at(store.beat(who, old)), old);
     }
     assert_eq!(store.queue(), "bcdf", "who came after the loss is behind those who come back");
     assert!(f > places[2].1);
@@ -210,16 +212,16 @@ fn after_an_expiry_only_who_has_beaten_since_the_grant_is_served() {
     let mut store = Store::new();
     fence(store.join("a"));
     store.join("b");
-    let c = place(store.join("c"));
+    let c = joined_at(store.join("c"));
     store.pass(200).release("a", 0);
     assert_eq!(store.granted_by_push(), Some("b"));
-    let d = place(store.join("d"));
+    let d = joined_at(store.join("d"));
     // 1.001 s later b's probation is over. c was silent for 1.2 s: not lapsed, but it has not beaten since b's grant.
     store.pass(800).beat("d", d);
     store.pass(201).leave("x");
     assert_eq!(store.granted_by_push(), Some("d"));
     assert_eq!(store.queue(), "");
-    assert_eq!(place(store.beat("c", c)), c, "and if it lives, it is next");
+    assert_eq!(joined_at(store.beat("c", c)), c, "and if it lives, it is next");
 }
 
 #[test]
@@ -255,10 +257,10 @@ fn after_an_expiry_with_the_clock_set_back_everyone_counts_as_living() {
 fn a_lease_clock_that_was_set_back_strands_nobody() {
     let mut store = Store::new();
     fence(store.join("a"));
-    let b = place(store.join("b"));
+    let b = joined_at(store.join("b"));
     store.now.lease -= 500_000 * MS;
     assert_eq!(store.queue(), "b");
-    assert_eq!(place(store.beat("b", b)), b);
+    assert_eq!(joined_at(store.beat("b", b)), b);
     store.release("a", 0);
     assert_eq!(store.granted_by_push(), Some("b"));
 }
@@ -309,14 +311,14 @@ fn what_comes_too_late_is_refused_and_changes_nothing() {
         let acquire = |wait| Op::Acquire { token: token.clone(), ttl, wait, polls: false, floor, not_after };
         let adopt = Op::Adopt { from: super::token("a"), token: token.clone(), ttl, floor, not_after };
         let take_over = Op::TakeOver { token: token.clone(), ttl, floor, not_after };
-        let waits = [Wait::No, Wait::Join, Wait::Keep { place: 5 }];
+        let waits = [Wait::No, Wait::Join, Wait::Keep { joined_at: 5 }];
         waits.map(acquire).into_iter().chain([adopt, take_over])
     };
     for op in late(now - 1) {
         let before = store.record.clone();
         assert_eq!(store.apply(op.clone()), Reply::TooLate, "{op:?}");
         assert_eq!(store.record, before, "{op:?}");
-        assert_eq!(store.wakes, []);
+        assert_eq!(store.notices, []);
     }
     for op in late(now) {
         assert_ne!(store.apply(op.clone()), Reply::TooLate, "{op:?}: in its last µs it is in time");

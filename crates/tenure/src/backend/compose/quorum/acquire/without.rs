@@ -59,25 +59,25 @@ impl Attempt<'_> {
     /// Another holds a majority, or nobody does and this one has waited long enough.
     async fn give_way(&mut self, rival: Rival) -> Next {
         self.group.saw_contended(self.name);
-        let Rival { holding, server, place, waiters, may_have_majority, .. } = rival;
+        let Rival { holding, server, joined_at, waiters, may_have_majority, .. } = rival;
         if self.ask.wait == Wait::No {
             self.end().await;
             return Next::Return(Reply::Busy { holding, waiters });
         }
-        match place {
+        match joined_at {
             // It is asked once more, to queue there.
             None if !std::mem::replace(&mut self.has_joined, true) => {
                 self.has_desk = true;
                 Next::Again
             }
-            Some(place) if may_have_majority => {
+            Some(joined_at) if may_have_majority => {
                 self.leave(Some(server)).await;
-                self.queue(server, place);
-                Next::Return(Reply::Waiting { place, ahead: 0, holding })
+                self.queue(server, joined_at);
+                Next::Return(Reply::Waiting { joined_at, ahead: 0, holding })
             }
             _ => {
                 self.leave(None).await;
-                Next::Return(Reply::Waiting { place: 1, ahead: 0, holding })
+                Next::Return(Reply::Waiting { joined_at: 1, ahead: 0, holding })
             }
         }
     }

@@ -10,7 +10,7 @@ use tenure_testkit::dice::Dice;
 use super::{MS, NAME, TTL, Trail, Weather, World};
 use crate::api::domain::Domain;
 use crate::api::guard::Guard;
-use crate::api::lease::Tenure;
+use crate::api::lease::Lease;
 use crate::sync::Mutex;
 use crate::time::clock::{Clock, Moment};
 
@@ -29,7 +29,7 @@ struct Witness {
 #[derive(Default)]
 struct Seen {
     /// Who believes to hold the name, and since when: nobody else may.
-    holders: Vec<(Tenure, Moment)>,
+    holders: Vec<(Lease, Moment)>,
     last: Option<(u64, Moment)>,
     /// Until then, whoever was granted the name may be ousted without knowing it yet.
     forced_until: Option<Moment>,
@@ -51,21 +51,21 @@ impl Witness {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn granted(&self, tenure: &Tenure, begun: Moment) {
+    fn granted(&self, lease: &Lease, begun: Moment) {
         let (mut seen, now) = (self.seen(), self.clock.now());
         let forced_until = seen.forced_until;
         self.trail.note(&self.clock, format_args!("granted: {tenure:?}"));
         let counts = |since: Moment| forced_until.is_none_or(|until| since >= until);
-        let is_other = |(other, since): &&(Tenure, Moment)| other.is_held() && counts(*since);
+        let is_other = |(other, since): &&(Lease, Moment)| other.is_held() && counts(*since);
         let others = seen.holders.iter().filter(is_other).count();
         assert!(others == 0 || !self.checks_overlaps, "S1: granted while another holds it");
-        let fence = tenure.fence().get();
+        let fence = lease.fence().get();
         let before = seen.last.replace((fence, now)).filter(|(_, since)| counts(*since));
         // A server whose clock jumps between its own grant and the last one of a majority has granted the name to another by then.
         let before = before.filter(|(_, since)| self.checks_overlaps || *since < begun);
         assert!(before.is_none_or(|(before, _)| fence > before), "S2: {fence} after {before:?}");
         seen.grants += 1;
-        seen.holders.push((tenure.clone(), now));
+        seen.holders.push((lease.clone(), now));
     }
 
     /// It is taken over from here on.
@@ -74,9 +74,9 @@ impl Witness {
         self.seen().forced_until = Some(self.clock.now() + AFTERMATH);
     }
 
-    fn ends(&self, tenure: &Tenure) {
+    fn ends(&self, lease: &Lease) {
         self.trail.note(&self.clock, format_args!("ends: {tenure:?}"));
-        self.seen().holders.retain(|(other, _)| other.fence() != tenure.fence());
+        self.seen().holders.retain(|(other, _)| other.fence() != lease.fence());
     }
 }
 
@@ -123,12 +123,12 @@ impl Worker {
 
     async fn holds(&mut self, mut guard: Guard, mut begun: Moment) {
         loop {
-            let tenure = Tenure::clone(&guard);
-            self.witness.granted(&tenure, begun);
+            let lease = Lease::clone(&guard);
+            self.witness.granted(&lease, begun);
             let hold = if self.dice.roll(24) == 0 { 200 + self.dice.roll(1_500) } else { self.dice.roll(20) };
             let clock = &self.witness.clock;
             clock.until(clock.now() + Duration::from_millis(hold), guard.lost()).await;
-            self.witness.ends(&tenure);
+            self.witness.ends(&lease);
             match self.dice.roll(24) {
                 0..8 => return drop(guard),
                 8 => {

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::core::record::{Now, Op, Record, Reply, Wait, Wake};
+use crate::core::record::{Notice, Now, Op, Record, Reply, Wait};
 use crate::types::error::ErrorKind;
 use crate::types::owner::Token;
 
@@ -47,10 +47,10 @@ impl Store {
         Now { lease, wall: lease }
     }
 
-    fn apply(&mut self, op: Op, now: Moment) -> (Reply, Vec<Wake>) {
-        let mut wakes = Vec::new();
-        let reply = self.record.apply(op, self.clock(now), &mut wakes);
-        (reply, wakes)
+    fn apply(&mut self, op: Op, now: Moment) -> (Reply, Vec<Notice>) {
+        let mut notices = Vec::new();
+        let reply = self.record.apply(op, self.clock(now), &mut notices);
+        (reply, notices)
     }
 
     fn acquire(&mut self, who: &str, ttl: Duration, now: Moment) -> Reply {
@@ -70,7 +70,7 @@ impl Store {
         self.apply(op, now).0
     }
 
-    fn release(&mut self, who: &str, now: Moment) -> Vec<Wake> {
+    fn release(&mut self, who: &str, now: Moment) -> Vec<Notice> {
         let op = Op::Release { token: token(who), used: 0 };
         self.apply(op, now).1
     }
@@ -88,6 +88,6 @@ fn token(who: &str) -> Token {
     Token::from_store(who)
 }
 
-fn is_over(lease: &Lease, now: Moment) -> bool {
+fn is_over(lease: &Deadlines, now: Moment) -> bool {
     matches!(lease.step(now), Step::Over { .. })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::api::guard::Guard;
 use crate::core::claim::Claim;
-use crate::core::lease::Lease;
+use crate::core::deadlines::Deadlines;
 use crate::core::record::{Op, Reply};
 use crate::engine::acquire::{ask_store, unexpected};
 use crate::engine::bid::Bid;
@@ -18,7 +18,7 @@ use crate::types::loss::{Loss, LossKind};
 use crate::types::name::Name;
 
 /// Asks for a lease with `op`, which gets the bid and the moment after which it is to be refused.
-pub(crate) async fn seize(
+pub(crate) async fn take(
     client: &Arc<Client>,
     claim: Arc<Claim>,
     op: impl Fn(&Bid, u64) -> Op,
@@ -33,18 +33,18 @@ pub(crate) async fn seize(
         table.floors.of(&name)
     };
     let bid = Bid::new(session, Arc::clone(&claim), floor);
-    let mut seizing = Seizing { client, name: &name, bid, is_done: false };
+    let mut taking = TakingOver { client, name: &name, bid, is_done: false };
     let give_up = client.clock.now() + terms.timeout();
-    let (reply, sent) = ask_store(client, &name, &mut seizing.bid, give_up, op).await?;
+    let (reply, sent) = ask_store(client, &name, &mut taking.bid, give_up, op).await?;
     match reply {
         Reply::Granted { fence } => {
-            let (bid, lease) = (seizing.bid.clone(), Lease::granted(&terms, sent));
+            let (bid, lease) = (taking.bid.clone(), Deadlines::granted(&terms, sent));
             let turn = client.change(|table, after| {
                 table.check_open()?;
                 Ok(table.add_lease(&name, bid, lease, fence, None, after))
             });
-            let turn = turn.inspect_err(|_: &Error| seizing.undo())?;
-            seizing.is_done = true;
+            let turn = turn.inspect_err(|_: &Error| taking.undo())?;
+            taking.is_done = true;
             Ok(Guard::new(Arc::clone(client), turn, claim))
         }
         // Only a ticket can be refused.
@@ -57,23 +57,23 @@ pub(crate) async fn seize(
 }
 
 /// Gives back what was got when nobody is there any more to have it.
-struct Seizing<'a> {
+struct TakingOver<'a> {
     client: &'a Arc<Client>,
     name: &'a Name,
     bid: Bid,
     is_done: bool,
 }
 
-impl Seizing<'_> {
+impl TakingOver<'_> {
     fn undo(&self) {
-        let Bid { token, haunted_until, claim, .. } = &self.bid;
-        release::leave(self.client, self.name.clone(), token.clone(), *haunted_until, claim.terms.ttl);
+        let Bid { token, may_execute_until, claim, .. } = &self.bid;
+        release::leave(self.client, self.name.clone(), token.clone(), *may_execute_until, claim.terms.ttl);
     }
 }
 
-impl Drop for Seizing<'_> {
+impl Drop for TakingOver<'_> {
     fn drop(&mut self) {
-        if !self.is_done && self.bid.haunted_until.is_some() && self.client.is_here() {
+        if !self.is_done && self.bid.may_execute_until.is_some() && self.client.is_here() {
             self.undo();
         }
     }

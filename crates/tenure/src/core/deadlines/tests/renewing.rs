@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn renewed_at_a_third_of_the_term() {
     let sent = at(Duration::ZERO);
-    let mut lease = Lease::granted(&terms(TTL), sent);
+    let mut lease = Deadlines::granted(&terms(TTL), sent);
     let third = TTL / 3;
     assert_eq!(lease.step(at(third) - Duration::from_micros(1)), Step::Rest { until: at(third) });
     assert_eq!(lease.step(at(third)), Step::Renew { ttl: TTL });
@@ -18,9 +18,9 @@ fn renewed_at_a_third_of_the_term() {
 
 #[test]
 fn the_first_renewal_of_a_hand_over_comes_at_a_third_of_its_probation() {
-    let pair = Pair { sent: at(Duration::ZERO), server: STORE_START, connection: 0 };
+    let pair = TimePair { sent: at(Duration::ZERO), server: STORE_START, connection: 0 };
     let now = at(20 * MS);
-    let lease = Lease::pushed(&terms(TTL), pair, STORE_START + 10_000, PROBATION, now).unwrap();
+    let lease = Deadlines::pushed(&terms(TTL), pair, STORE_START + 10_000, PROBATION, now).unwrap();
     let due = at(10 * MS + PROBATION / 3);
     assert_eq!(lease.step(now), Step::Rest { until: due });
     assert_eq!(lease.step(due), Step::Renew { ttl: TTL }, "and asks for the full ttl");
@@ -28,7 +28,7 @@ fn the_first_renewal_of_a_hand_over_comes_at_a_third_of_its_probation() {
 
 #[test]
 fn a_lease_shorter_than_its_renewal_rests_until_its_deadline() {
-    let mut lease = Lease::granted(&terms(TTL), at(Duration::ZERO));
+    let mut lease = Deadlines::granted(&terms(TTL), at(Duration::ZERO));
     lease.not_answered(lease.deadline() - MS);
     let until = lease.deadline();
     assert_eq!(lease.step(until - MS), Step::Rest { until });
@@ -67,11 +67,11 @@ fn a_command_may_take_a_quarter_of_the_ttl_and_no_more_than_two_seconds() {
 fn without_renewal_a_lease_lasts_for_one_ttl() {
     let fixed = Terms { renewed: false, ..terms(TTL) };
     assert!(!fixed.can_be_passed());
-    let lease = Lease::granted(&fixed, at(Duration::ZERO));
+    let lease = Deadlines::granted(&fixed, at(Duration::ZERO));
     let until = lease.deadline();
     assert_eq!(lease.step(at(Duration::from_secs(9))), Step::Rest { until });
-    let pair = Pair { sent: at(Duration::ZERO), server: STORE_START, connection: 0 };
-    let mut pushed = Lease::pushed(&fixed, pair, STORE_START, PROBATION, at(Duration::ZERO)).unwrap();
+    let pair = TimePair { sent: at(Duration::ZERO), server: STORE_START, connection: 0 };
+    let mut pushed = Deadlines::pushed(&fixed, pair, STORE_START, PROBATION, at(Duration::ZERO)).unwrap();
     let due = at(PROBATION / 3);
     let ttl = at(TTL).since(due);
     assert_eq!(pushed.step(due), Step::Renew { ttl }, "out of probation, to one ttl since the grant");
@@ -84,21 +84,21 @@ fn without_renewal_a_lease_lasts_for_one_ttl() {
 #[test]
 fn a_renewal_by_hand_starts_another_ttl() {
     let fixed = Terms { renewed: false, ..terms(TTL) };
-    let mut lease = Lease::granted(&fixed, at(Duration::ZERO));
+    let mut lease = Deadlines::granted(&fixed, at(Duration::ZERO));
     let now = at(Duration::from_secs(8));
     assert_eq!(lease.renewal_by_hand(now), TTL);
     lease.renewed(now, TTL);
     let until = now + believed(TTL, Margin::default());
     assert_eq!(lease.step(now + Duration::from_secs(5)), Step::Rest { until }, "still not by itself");
     let capped = Terms { max_hold: Some(TTL), ..terms(TTL) };
-    let mut capped = Lease::granted(&capped, at(Duration::ZERO));
+    let mut capped = Deadlines::granted(&capped, at(Duration::ZERO));
     assert_eq!(capped.renewal_by_hand(now), Duration::from_secs(2), "max_hold caps this too");
 }
 
 #[test]
 fn a_lease_is_fresh_while_half_of_it_or_of_a_probation_is_left() {
     for (ttl, left) in [(400 * MS, 200 * MS), (TTL, 500 * MS)] {
-        let lease = Lease::granted(&terms(ttl), at(Duration::ZERO));
+        let lease = Deadlines::granted(&terms(ttl), at(Duration::ZERO));
         assert!(lease.is_fresh(lease.deadline() - left));
         assert!(!lease.is_fresh(lease.deadline() - left + Duration::from_micros(1)));
     }
@@ -118,7 +118,7 @@ proptest! {
         let mut store = Store::new(0.0);
         let start = at(Duration::ZERO);
         store.acquire("a", capped.first_term(), start);
-        let mut lease = Lease::granted(&capped, start);
+        let mut lease = Deadlines::granted(&capped, start);
         let (mut now, mut late) = (start, late.into_iter().cycle());
         loop {
             // The store keeps whole milliseconds, rounded up, and to the end of the last one.
@@ -149,7 +149,7 @@ proptest! {
         let (ttl, max_hold) = (Duration::from_millis(ttl_ms), Duration::from_millis(hold_ms));
         let capped = Terms { max_hold: Some(max_hold), ..terms(ttl) };
         let start = at(Duration::ZERO);
-        let mut lease = Lease::granted(&capped, start);
+        let mut lease = Deadlines::granted(&capped, start);
         let mut now = start;
         loop {
             match lease.step(now) {

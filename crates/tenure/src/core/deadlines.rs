@@ -111,7 +111,7 @@ impl Terms {
 
 /// A reply of the store with its time in it, and when the request for it was sent: `server` was read no earlier than `sent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Pair {
+pub(crate) struct TimePair {
     pub(crate) sent: Moment,
     pub(crate) server: u64,
     /// The connection that it came by.
@@ -131,7 +131,7 @@ pub(crate) enum Step {
 
 /// A lease as its holder sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lease {
+pub(crate) struct Deadlines {
     ttl: Duration,
     margin: Margin,
     /// Believed until then.
@@ -146,18 +146,24 @@ pub(crate) struct Lease {
     unanswered: bool,
 }
 
-impl Lease {
+impl Deadlines {
     /// A lease that was granted in answer to a request sent at `sent`.
     pub(crate) fn granted(terms: &Terms, sent: Moment) -> Self {
         let term = terms.first_term();
-        Lease::starting(terms, sent, term, sent + believed(term, terms.margin))
+        Deadlines::starting(terms, sent, term, sent + believed(term, terms.margin))
     }
 
     /// A lease that was granted by a push, for `term`, at the store's time `at`, and received at `now` (rule 4 of waiting).
     ///
     /// The store's time went from `pair.server` to `at`, so the grant was made no earlier than `pair.sent` plus that. `None` when
     /// that can't be: the store's clock was set; then only a renewal can tell.
-    pub(crate) fn pushed(terms: &Terms, pair: Pair, at: u64, term: Duration, now: Moment) -> Option<Self> {
+    pub(crate) fn pushed(
+        terms: &Terms,
+        pair: TimePair,
+        at: u64,
+        term: Duration,
+        now: Moment,
+    ) -> Option<Self> {
         let age = now.since(pair.sent);
         let passed = Duration::from_micros(at.checked_sub(pair.server)?);
         if passed > age {
@@ -166,11 +172,11 @@ impl Lease {
         let made = pair.sent + passed;
         // Clocks that run at different speeds drift apart with the age of the pair.
         let deadline = made + believed(term, terms.margin) - terms.margin.of(age);
-        Some(Lease::starting(terms, made, term, deadline))
+        Some(Deadlines::starting(terms, made, term, deadline))
     }
 
     fn starting(terms: &Terms, from: Moment, term: Duration, deadline: Moment) -> Self {
-        let mut lease = Lease {
+        let mut lease = Deadlines {
             ttl: terms.ttl,
             margin: terms.margin,
             deadline,

@@ -6,12 +6,12 @@ use super::*;
 #[test]
 fn the_deadline_counts_from_before_the_send_with_a_margin() {
     let sent = at(Duration::ZERO);
-    let lease = Lease::granted(&terms(TTL), sent);
+    let lease = Deadlines::granted(&terms(TTL), sent);
     let deadline = sent + Duration::from_millis(10_000 - 100 - 2);
     assert_eq!(lease.deadline(), deadline);
     assert!(!is_over(&lease, deadline - Duration::from_micros(1)));
     assert!(is_over(&lease, deadline), "at the deadline it is over");
-    let careful = Lease::granted(&terms_with(TTL, 16), sent);
+    let careful = Deadlines::granted(&terms_with(TTL, 16), sent);
     assert_eq!(careful.deadline(), sent + Duration::from_millis(10_000 - 1_600 - 2));
 }
 
@@ -19,9 +19,9 @@ fn the_deadline_counts_from_before_the_send_with_a_margin() {
 #[test]
 fn a_push_is_believed_from_when_the_store_made_it() {
     let sent = at(Duration::ZERO);
-    let pair = Pair { sent, server: STORE_START, connection: 0 };
+    let pair = TimePair { sent, server: STORE_START, connection: 0 };
     let made = STORE_START + 300_000;
-    let pushed = |received| Lease::pushed(&terms(TTL), pair, made, PROBATION, at(received));
+    let pushed = |received| Deadlines::pushed(&terms(TTL), pair, made, PROBATION, at(received));
     let prompt = pushed(Duration::from_millis(300)).unwrap();
     let margin = Duration::from_millis(10 + 2);
     assert_eq!(prompt.deadline(), at(Duration::from_millis(1_300)) - margin - Duration::from_millis(3));
@@ -37,8 +37,8 @@ fn a_push_is_believed_from_when_the_store_made_it() {
 
 #[test]
 fn a_push_after_a_jump_of_the_stores_clock_has_to_be_confirmed() {
-    let pair = Pair { sent: at(Duration::ZERO), server: STORE_START, connection: 0 };
-    let pushed = |made| Lease::pushed(&terms(TTL), pair, made, PROBATION, at(300 * MS));
+    let pair = TimePair { sent: at(Duration::ZERO), server: STORE_START, connection: 0 };
+    let pushed = |made| Deadlines::pushed(&terms(TTL), pair, made, PROBATION, at(300 * MS));
     assert!(pushed(STORE_START + 300_000).is_some());
     assert_eq!(pushed(STORE_START + 300_001), None, "more time than has passed here");
     assert_eq!(pushed(STORE_START - 1), None, "set back");
@@ -48,17 +48,17 @@ fn a_push_after_a_jump_of_the_stores_clock_has_to_be_confirmed() {
 
 #[test]
 fn a_push_is_never_believed_for_longer_than_its_term() {
-    let pair = Pair { sent: at(Duration::ZERO), server: STORE_START, connection: 0 };
+    let pair = TimePair { sent: at(Duration::ZERO), server: STORE_START, connection: 0 };
     let term = 100 * MS;
     let now = at(Duration::from_secs(1));
-    let lease = Lease::pushed(&terms(TTL), pair, STORE_START + 1_000_000, term, now).unwrap();
+    let lease = Deadlines::pushed(&terms(TTL), pair, STORE_START + 1_000_000, term, now).unwrap();
     assert!(lease.deadline() <= now + term - 3 * MS);
 }
 
 #[test]
 fn the_unknown_is_not_lost() {
     let sent = at(Duration::ZERO);
-    let mut lease = Lease::granted(&terms(TTL), sent);
+    let mut lease = Deadlines::granted(&terms(TTL), sent);
     let asked = at(Duration::from_secs(4));
     lease.not_answered(asked);
     assert_eq!(
@@ -74,7 +74,7 @@ fn the_unknown_is_not_lost() {
     );
     lease.renewed(asked + 500 * MS, TTL);
     assert_eq!(lease.step(lease.deadline()), Step::Over { unanswered: false }, "an answer settles it");
-    let mut day = Lease::granted(&terms(MAX_TTL), sent);
+    let mut day = Deadlines::granted(&terms(MAX_TTL), sent);
     day.not_answered(asked);
     let again = Step::Rest { until: asked + LONGEST_PAUSE };
     assert_eq!(day.step(asked), again, "no pause is longer than a second");
@@ -83,7 +83,7 @@ fn the_unknown_is_not_lost() {
 #[test]
 fn a_renewal_never_shortens() {
     let sent = at(Duration::ZERO);
-    let mut lease = Lease::granted(&terms(TTL), sent);
+    let mut lease = Deadlines::granted(&terms(TTL), sent);
     let before = lease.deadline();
     lease.renewed(sent + MS, 200 * MS);
     assert_eq!(lease.deadline(), before);
@@ -121,7 +121,7 @@ proptest! {
         let mut store = Store::new(drift);
         let (sent, executed) = (at(start), at(start + delay));
         store.acquire("a", ttl, executed);
-        let lease = Lease::granted(&terms_with(ttl, margin), sent);
+        let lease = Deadlines::granted(&terms_with(ttl, margin), sent);
         let deadline = lease.deadline();
         prop_assert!(is_over(&lease, deadline));
         prop_assert!(deadline <= executed || !store.would_give_away("a", deadline));
@@ -137,7 +137,7 @@ proptest! {
         let mut store = Store::new(drift);
         let mut now = at(Duration::ZERO);
         store.acquire("a", ttl, now);
-        let mut lease = Lease::granted(&terms_with(ttl, margin), now);
+        let mut lease = Deadlines::granted(&terms_with(ttl, margin), now);
         for (rest, delay, fate) in lives {
             now = now + ttl.mul_f64(rest);
             let asked = match lease.step(now) {
@@ -178,14 +178,14 @@ proptest! {
         store.acquire("a", MAX_TTL, sent);
         let paired = sent + to_pair;
         store.acquire("b", ttl, paired);
-        let pair = Pair { sent, server: store.clock(paired).lease, connection: 0 };
+        let pair = TimePair { sent, server: store.clock(paired).lease, connection: 0 };
         // A beat whose answer was lost keeps the waiter alive, and the pair old.
         let granted = paired + to_grant;
         store.acquire("b", ttl, granted);
-        let wakes = store.release("a", granted);
-        let Some(Wake::Granted { at, term, .. }) = wakes.first() else { panic!("{wakes:?}") };
+        let notices = store.release("a", granted);
+        let Some(Notice::Granted { at, term, .. }) = notices.first() else { panic!("{notices:?}") };
         let received = granted + to_receipt;
-        if let Some(lease) = Lease::pushed(&terms_with(ttl, margin), pair, *at, *term, received) {
+        if let Some(lease) = Deadlines::pushed(&terms_with(ttl, margin), pair, *at, *term, received) {
             let last = lease.deadline() - Duration::from_micros(1);
             prop_assert!(!store.would_give_away("b", last.max(granted)));
             prop_assert!(lease.deadline() <= received + *term);
