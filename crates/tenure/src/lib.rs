@@ -75,7 +75,7 @@ pub use types::ticket::Ticket;
 // What can go wrong.
 pub use types::error::{Error, ErrorKind};
 pub use types::loss::{Loss, LossKind};
-pub use types::shortage::Shortage;
+pub use types::replicas::TooFewReplicas;
 
 /// The examples of the README are compiled and run.
 #[cfg(doctest)]

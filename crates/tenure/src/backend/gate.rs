@@ -20,7 +20,7 @@ use crate::time::clock::Clock;
 use crate::types::error::{Error, ErrorKind};
 use crate::types::name::Name;
 use crate::types::owner::Session;
-use crate::types::shortage::Shortage;
+use crate::types::replicas::TooFewReplicas;
 
 /// What passes a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -197,8 +197,8 @@ impl Gates {
             }
             Fate::Short => travel(async move {
                 execute()?;
-                let shortage = Shortage::new(0, 2);
-                Err(Error::unconfirmed(shortage, format!("{shortage}; bring them back")))
+                let shortage = TooFewReplicas::new(0, 2);
+                Err(Error::unconfirmed(shortage, format!("{shortage}")).fix("bring them back"))
             }),
             Fate::Garbled => travel(async move {
                 execute()?;

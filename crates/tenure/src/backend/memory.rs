@@ -161,9 +161,7 @@ impl SharedStores {
             [const { SharedStores::new() }; MOST_GENERATIONS];
         let ours = GENERATIONS.iter().find(|stores| stores.user.is_this_process());
         ours.ok_or_else(|| {
-            Error::unsupported(format!(
-                "process was forked {MOST_GENERATIONS} times over, and each of its ancestors used a memory store with a name; use `memory:` without one"
-            ))
+            Error::unsupported(format!("process was forked {MOST_GENERATIONS} times over, and each of its ancestors used a memory store with a name")).fix("use `memory:` without one")
         })
     }
 
@@ -255,9 +253,9 @@ impl Memory {
             return Pending::now(Err(error));
         }
         if self.faults.is_cut.load(Ordering::SeqCst) {
-            return Pending::now(Err(Error::unavailable(
-                "the store can't be reached; this client is cut off from it",
-            )));
+            return Pending::now(Err(
+                Error::unavailable("the store can't be reached").fix("this client is cut off from it")
+            ));
         }
         if self.faults.hangs.load(Ordering::SeqCst) {
             return Pending::Later(Box::pin(std::future::pending()));

@@ -198,7 +198,8 @@ impl Scene<'_> {
 
     async fn execute(&self, client: &dyn Backend, op: Op) -> Result<Reply, Error> {
         let answer = tokio::time::timeout(TTL / 4, client.execute(self.name, op)).await;
-        let silent = |_| Error::unavailable("store does not answer any more; is it overloaded or cut off?");
+        let silent =
+            |_| Error::unavailable("store does not answer any more").fix("is it overloaded or cut off?");
         answer.map_err(silent)?.map(|answer| answer.reply)
     }
 
@@ -218,5 +219,5 @@ impl Scene<'_> {
 const NEVER: u64 = (1 << 53) - 1;
 
 fn odd(what: &str) -> Error {
-    Error::new(ErrorKind::Protocol, format!("{what}; do others change this store?"))
+    Error::new(ErrorKind::Protocol, format!("{what}")).fix("do others change this store?")
 }

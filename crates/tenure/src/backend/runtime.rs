@@ -26,9 +26,8 @@ pub(crate) fn check() -> Result<(), Error> {
         (true, false) => "I/O",
         (false, false) => "time and I/O",
     };
-    Err(Error::invalid(format!(
-        "tokio runtime was built without its driver for {missing}; call `enable_all()` on its builder"
-    )))
+    Err(Error::invalid(format!("tokio runtime was built without its driver for {missing}"))
+        .fix("call `enable_all()` on its builder"))
 }
 
 /// Whether this runtime can measure time.
@@ -51,12 +50,11 @@ fn does_not_panic(attempt: impl FnOnce()) -> bool {
 
 /// There is no runtime that would connect.
 pub(crate) fn missing() -> Error {
-    Error::invalid("no tokio runtime to connect on; call this inside of one, as under `#[tokio::main]`")
+    Error::invalid("no tokio runtime to connect on").fix("call this inside of one, as under `#[tokio::main]`")
 }
 
 /// There is no runtime that would renew a lease.
 pub(crate) fn missing_for_renewal() -> Error {
-    Error::invalid(
-        "no tokio runtime to renew the lease on; call this inside of one, as under `#[tokio::main]`, or use `no_renewal`",
-    )
+    Error::invalid("no tokio runtime to renew the lease on")
+        .fix("call this inside of one, as under `#[tokio::main]`, or use `no_renewal`")
 }

@@ -71,19 +71,18 @@ impl Terms {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         if !(MIN_TTL..=MAX_TTL).contains(&self.ttl) {
-            return Err(Error::invalid(format!(
-                "ttl of {} is out of range; use 100 ms to 24 h",
-                shown(self.ttl)
-            )));
+            return Err(Error::invalid(format!("ttl of {} is out of range", shown(self.ttl)))
+                .fix("use 100 ms to 24 h"));
         }
         if self.max_hold.is_some_and(|max_hold| max_hold < MIN_TTL) {
-            return Err(Error::invalid("max_hold is below 100 ms; a lease can't be that short"));
+            return Err(Error::invalid("max_hold is below 100 ms").fix("a lease can't be that short"));
         }
         if self.timeout.is_some_and(|timeout| timeout > self.ttl / 2) {
             let (timeout, ttl) = (shown(self.timeout.unwrap_or_default()), shown(self.ttl));
             return Err(Error::invalid(format!(
-                "`timeout` of {timeout} in the domain URL is more than half of the ttl of {ttl}; shorten it, or use a longer ttl"
-            )));
+                "`timeout` of {timeout} in the domain URL is more than half of the ttl of {ttl}"
+            ))
+            .fix("shorten it, or use a longer ttl"));
         }
         Ok(())
     }

@@ -178,7 +178,9 @@ enum Asked {
 async fn connect(client: &Client, limit: Option<Moment>) -> Result<&Arc<dyn Backend>, Error> {
     let Some(limit) = limit else { return client.backend().await };
     let connected = client.clock.until(limit, client.backend()).await;
-    connected.unwrap_or_else(|| Err(Error::unavailable("store could not be connected to in time; try again")))
+    connected.unwrap_or_else(|| {
+        Err(Error::unavailable("store could not be connected to in time").fix("try again"))
+    })
 }
 
 /// A task that asks or waits, and cleans up when it goes away.
@@ -362,7 +364,7 @@ pub(crate) async fn ask_store(
     loop {
         let error = match send(client, name, bid, give_up, &op).await {
             Ok((Reply::TooLate, _)) => {
-                Error::not_yet("requests reach the store too late to be executed; try again")
+                Error::not_yet("requests reach the store too late to be executed").fix("try again")
             }
             Err(error) => error,
             answer => return answer,
@@ -396,8 +398,6 @@ pub(crate) async fn send(
 }
 
 pub(crate) fn unexpected(reply: &Reply) -> Error {
-    Error::new(
-        ErrorKind::Protocol,
-        format!("store answered an acquire with {reply:?}; is it of another version?"),
-    )
+    Error::new(ErrorKind::Protocol, format!("store answered an acquire with {reply:?}"))
+        .fix("is it of another version?")
 }

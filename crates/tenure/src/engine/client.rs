@@ -134,7 +134,7 @@ impl Client {
             Pending::Later(later) => Pending::Later(Box::pin(async move {
                 let answer = clock.until(clock.now() + LONGEST_CONNECT, later).await;
                 let silence =
-                    || Err(Error::unavailable("store could not be connected to in time; try again"));
+                    || Err(Error::unavailable("store could not be connected to in time").fix("try again"));
                 answer.unwrap_or_else(silence)
             })),
             at_once => at_once,
@@ -275,9 +275,10 @@ impl Client {
         self.clock.until(give_up, work).await.unwrap_or_else(|| {
             let store = self.opened_before().map_or_else(|| "store".to_owned(), |backend| backend.called());
             Err(Error::unanswered(format!(
-                "{store} did not answer within {}; is it overloaded or cut off?",
+                "{store} did not answer within {}",
                 crate::types::duration::shown(timeout)
-            )))
+            ))
+            .fix("is it overloaded or cut off?"))
         })
     }
 }

@@ -41,9 +41,8 @@ impl Opening {
         match answer {
             Some(Ok(backend)) => Ok(self.open.get_or_init(|| backend)),
             Some(Err(error)) => Err(error),
-            None => {
-                Err(Error::unavailable("connecting was broken off because its runtime shut down; try again"))
-            }
+            None => Err(Error::unavailable("connecting was broken off because its runtime shut down")
+                .fix("try again")),
         }
     }
 

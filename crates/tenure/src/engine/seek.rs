@@ -260,9 +260,10 @@ impl Drop for Seek {
                 };
                 self.client.tasks.spawn_on(&runtime, async move { again.run().await });
             }
-            None => self.fail(&Error::unavailable(
-                "the runtime that waited for this lock shut down; acquire it again",
-            )),
+            None => self.fail(
+                &Error::unavailable("the runtime that waited for this lock shut down")
+                    .fix("acquire it again"),
+            ),
         }
     }
 }

@@ -31,7 +31,7 @@ const SECOND: u128 = 1_000_000_000;
 pub fn parse_duration(text: &str) -> Result<Duration, Error> {
     parse(text).map_err(|why| {
         let shown: String = text.chars().take(24).flat_map(char::escape_debug).collect();
-        Error::invalid(format!("duration `{shown}` {why}; {FORMS}"))
+        Error::invalid(format!("duration `{shown}` {why}")).fix(FORMS)
     })
 }
 

@@ -1,15 +1,15 @@
 //! The one error type of the crate.
 //!
-//! It is opaque and cloneable: opaque, so that the driver below can change without breaking callers; cloneable, because one failed
-//! attempt to connect is the answer to everyone who waited for it. Callers match on [`Error::kind`], which says what they can do
-//! about it. Contention is never an error.
+//! It is opaque, so that the driver below can change without breaking callers, and cloneable, because one failed attempt to connect is
+//! the answer to every task that waited for it. Callers match on [`Error::kind`]. What failed, why, and what to do are fields: no code
+//! parses a message. Contention is never an error.
 
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::types::loss::{Loss, LossKind};
-use crate::types::shortage::Shortage;
+use crate::types::replicas::TooFewReplicas;
 
 /// What went wrong, as far as a program can act on it.
 ///
@@ -63,10 +63,16 @@ pub enum ErrorKind {
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
-    message: String,
-    again: Again,
+    /// What failed.
+    what: String,
+    /// Why it failed, in the words of the store, the driver or the system.
+    reason: Option<String>,
+    /// What the reader can do about it.
+    remedy: Option<String>,
+    retry: Retry,
     source: Option<Source>,
 }
 
@@ -75,108 +81,140 @@ type Source = Arc<dyn std::error::Error + Send + Sync>;
 
 /// Whether the same request is worth sending again at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Again {
+enum Retry {
     No,
-    /// It was not executed, but the store is there, and will execute it soon.
-    NotYet,
-    /// No answer came: it may have been executed, or may be still.
+    /// The store did not execute the request, but it is there and will soon.
+    NotExecuted,
+    /// No answer came: the store may have executed the request, or may still do so.
     Unanswered,
-    /// It was executed, but not as safely as it was asked to be.
+    /// The store executed the request, but not as safely as it was asked to.
     Unconfirmed,
 }
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error::with(kind, message, Again::No)
+    pub(crate) fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
+        Error::with(kind, what, Retry::No)
     }
 
-    fn with(kind: ErrorKind, message: impl Into<String>, again: Again) -> Self {
-        Error(Arc::new(Inner { kind, message: message.into(), again, source: None }))
+    fn with(kind: ErrorKind, what: impl Into<String>, retry: Retry) -> Self {
+        let what = what.into();
+        Error(Arc::new(Inner { kind, what, reason: None, remedy: None, retry, source: None }))
     }
 
-    pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Error::new(ErrorKind::Invalid, message)
+    fn change(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
     }
 
-    pub(crate) fn unsupported(message: impl Into<String>) -> Self {
-        Error::new(ErrorKind::Unsupported, message)
+    /// Why it failed.
+    pub(crate) fn because(self, reason: impl Into<String>) -> Self {
+        self.change(|inner| inner.reason = Some(reason.into()))
     }
 
-    /// The store is known to be out of reach: the request was not executed.
-    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
-        Error::new(ErrorKind::Unavailable, message)
+    /// What to do about it.
+    pub(crate) fn fix(self, remedy: impl Into<String>) -> Self {
+        self.change(|inner| inner.remedy = Some(remedy.into()))
     }
 
-    /// A request was sent and no answer came: it may have been executed, or may be still.
-    pub(crate) fn unanswered(message: impl Into<String>) -> Self {
-        Error::with(ErrorKind::Unavailable, message, Again::Unanswered)
+    pub(crate) fn invalid(what: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Invalid, what)
     }
 
-    /// A request was executed, and is not to be relied on, because too few replicas know of it. That more will soon is not to be expected.
-    pub(crate) fn unconfirmed(shortage: Shortage, message: impl Into<String>) -> Self {
-        let (kind, source) = (ErrorKind::Unavailable, Some(Arc::new(shortage) as _));
-        Error(Arc::new(Inner { kind, message: message.into(), again: Again::Unconfirmed, source }))
+    pub(crate) fn unsupported(what: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Unsupported, what)
     }
 
-    /// The store refused to execute the request for now, as one that is just starting does: it was not executed.
-    pub(crate) fn not_yet(message: impl Into<String>) -> Self {
-        Error::with(ErrorKind::Unavailable, message, Again::NotYet)
+    /// The store is known to be out of reach: it did not execute the request.
+    pub(crate) fn unavailable(what: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Unavailable, what)
     }
 
-    /// The same for a request of several steps, of which some were executed.
+    /// The client sent a request and got no answer: the store may have executed it, or may still do so.
+    pub(crate) fn unanswered(what: impl Into<String>) -> Self {
+        Error::with(ErrorKind::Unavailable, what, Retry::Unanswered)
+    }
+
+    /// The store executed a request, but too few replicas know of it. Asking again at once would not change that.
+    pub(crate) fn unconfirmed(replicas: TooFewReplicas, what: impl Into<String>) -> Self {
+        let error = Error::with(ErrorKind::Unavailable, what, Retry::Unconfirmed);
+        error.change(|inner| inner.source = Some(Arc::new(replicas)))
+    }
+
+    /// The store refused to execute the request for now, as one that is just starting does.
+    pub(crate) fn not_yet(what: impl Into<String>) -> Self {
+        Error::with(ErrorKind::Unavailable, what, Retry::NotExecuted)
+    }
+
+    /// The same error for a request of several steps, some of which the store executed.
     pub(crate) fn half_way(self) -> Self {
-        let again = match self.0.again {
-            Again::No => Again::Unconfirmed,
-            Again::NotYet => Again::Unanswered,
-            again => again,
-        };
-        self.reworded(self.0.message.clone(), again)
+        self.change(|inner| {
+            inner.retry = match inner.retry {
+                Retry::No => Retry::Unconfirmed,
+                Retry::NotExecuted => Retry::Unanswered,
+                retry => retry,
+            }
+        })
     }
 
     /// The same error, of one of several stores.
     pub(crate) fn of(&self, store: &str) -> Self {
-        self.reworded(format!("{store}: {}", self.0.message), self.0.again)
-    }
-
-    /// The same kind of error, with the same source.
-    fn reworded(&self, message: String, again: Again) -> Self {
-        Error(Arc::new(Inner { kind: self.0.kind, message, again, source: self.0.source.clone() }))
+        self.clone().change(|inner| inner.what = format!("{store}: {}", inner.what))
     }
 
     pub(crate) fn closed() -> Self {
-        Error::new(ErrorKind::Closed, "domain is closed; open it again to go on")
+        Error::new(ErrorKind::Closed, "domain is closed").fix("open it again")
     }
 
     pub(crate) fn forked() -> Self {
-        Error::new(
-            ErrorKind::Forked,
-            "domain belongs to the parent of this forked process; open a domain in the child",
-        )
+        Error::new(ErrorKind::Forked, "domain belongs to the parent of this forked process")
+            .fix("open a domain in the child")
     }
 
-    /// The lease of a ticket is not there any more. The store can't tell why: a token that is gone leaves no trace.
+    /// The lease of a ticket has ended. The store can't tell why: a token that is gone leaves no trace.
     pub(crate) fn useless_ticket(loss: Loss) -> Self {
         let whose = match loss.kind() {
             LossKind::Taken { by } => format!("held by {by}"),
             _ => "free".to_owned(),
         };
-        let message = format!(
-            "ticket for `{}` is not good any more: its lease has ended, or the ticket was used; the name is {whose}",
-            loss.name()
-        );
-        Error::lost(loss, message)
+        let what = format!("ticket for `{}` is no longer valid", loss.name());
+        let reason = format!("its lease has ended, or the ticket was used, and the name is {whose}");
+        Error::lost(loss, what).because(reason)
     }
 
-    fn lost(loss: Loss, message: String) -> Self {
+    fn lost(loss: Loss, what: String) -> Self {
         let kind = if *loss.kind() == LossKind::Forked { ErrorKind::Forked } else { ErrorKind::Lost };
-        let source = Some(Arc::new(loss) as _);
-        Error(Arc::new(Inner { kind, message, again: Again::No, source }))
+        Error::new(kind, what).change(|inner| inner.source = Some(Arc::new(loss)))
     }
 
     /// What kind of error this is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// What failed, without the reason and the remedy.
+    #[must_use]
+    pub fn what(&self) -> &str {
+        &self.0.what
+    }
+
+    /// Why it failed, if the store, the driver or the system said so.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        self.0.reason.as_deref()
+    }
+
+    /// What the reader can do about it.
+    ///
+    /// # Examples
+    /// ```
+    /// let error = tenure::Domain::lazy("memory:?tll=3s").unwrap_err();
+    /// assert_eq!(error.what(), "unknown option `tll` in domain URL");
+    /// assert!(error.remedy().unwrap().starts_with("expected one of "));
+    /// ```
+    #[must_use]
+    pub fn remedy(&self) -> Option<&str> {
+        self.0.remedy.as_deref()
     }
 
     /// Whether the same call may succeed later without any change by the caller.
@@ -200,7 +238,7 @@ impl Error {
     /// let domain = tenure::Domain::open("redis+sentinel://s1,s2,s3/main?replicas=all").await?;
     /// match domain.lock("orders/42").acquire().await {
     ///     Ok(guard) => println!("held, and known to all replicas: {}", guard.fence()),
-    ///     Err(error) => match error.shortage() {
+    ///     Err(error) => match error.too_few_replicas() {
     ///         Some(short) => println!("{} of {} replicas are there", short.acknowledged(), short.needed()),
     ///         None => println!("{error}"),
     ///     },
@@ -209,30 +247,37 @@ impl Error {
     /// # }
     /// ```
     #[must_use]
-    pub fn shortage(&self) -> Option<&Shortage> {
+    pub fn too_few_replicas(&self) -> Option<&TooFewReplicas> {
         self.0.source.as_deref()?.downcast_ref()
     }
 
     /// Whether the request may have been executed although no answer came.
     pub(crate) fn may_have_run(&self) -> bool {
-        matches!(self.0.again, Again::Unanswered | Again::Unconfirmed)
+        matches!(self.0.retry, Retry::Unanswered | Retry::Unconfirmed)
     }
 
     /// Whether the same request, sent again at once, may well be answered.
     pub(crate) fn is_worth_asking_again(&self) -> bool {
-        matches!(self.0.again, Again::NotYet | Again::Unanswered)
+        matches!(self.0.retry, Retry::NotExecuted | Retry::Unanswered)
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        f.write_str(&self.0.what)?;
+        if let Some(reason) = &self.0.reason {
+            write!(f, ": {reason}")?;
+        }
+        if let Some(remedy) = &self.0.remedy {
+            write!(f, "; {remedy}")?;
+        }
+        Ok(())
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error").field("kind", &self.0.kind).field("message", &self.0.message).finish()
+        f.debug_struct("Error").field("kind", &self.0.kind).field("message", &self.to_string()).finish()
     }
 }
 
@@ -250,7 +295,7 @@ impl From<Infallible> for Error {
 
 impl From<Loss> for Error {
     fn from(loss: Loss) -> Self {
-        let message = loss.to_string();
-        Error::lost(loss, message)
+        let what = loss.to_string();
+        Error::lost(loss, what)
     }
 }

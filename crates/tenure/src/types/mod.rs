@@ -11,6 +11,6 @@ pub(crate) mod name;
 pub(crate) mod owner;
 pub(crate) mod process;
 pub(crate) mod release;
-pub(crate) mod shortage;
+pub(crate) mod replicas;
 pub(crate) mod status;
 pub(crate) mod ticket;

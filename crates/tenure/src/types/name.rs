@@ -27,14 +27,15 @@ pub(crate) type NameMap<T> = HashMap<Name, T, BuildHasherDefault<KnownHash>>;
 impl Name {
     pub(crate) fn new(name: &str) -> Result<Self, Error> {
         if name.is_empty() {
-            return Err(Error::invalid("lock name is empty; give it at least one character"));
+            return Err(Error::invalid("lock name is empty").fix("give it at least one character"));
         }
         if name.len() > MAX_LEN {
             return Err(Error::invalid(format!(
-                "lock name `{}…` has {} bytes; shorten it to at most {MAX_LEN}",
+                "lock name `{}…` has {} bytes",
                 name.chars().take(40).collect::<String>(),
-                name.len(),
-            )));
+                name.len()
+            ))
+            .fix(format!("shorten it to at most {MAX_LEN}")));
         }
         static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Ok(Name { text: name.into(), hash: KEYS.hash_one(name) })

@@ -273,7 +273,8 @@ impl fmt::Debug for Token {
 pub(crate) fn check_label(label: &str) -> Result<(), Error> {
     if label.len() > MAX_LABEL_LEN {
         let len = label.len();
-        return Err(Error::invalid(format!("label has {len} bytes; shorten it to at most {MAX_LABEL_LEN}")));
+        return Err(Error::invalid(format!("label has {len} bytes"))
+            .fix(format!("shorten it to at most {MAX_LABEL_LEN}")));
     }
     Ok(())
 }

@@ -90,7 +90,7 @@ impl FromStr for Ticket {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         // The text is a secret: no message repeats it.
-        let malformed = |what: &str| Error::invalid(format!("ticket {what}; give its whole text"));
+        let malformed = |what: &str| Error::invalid(format!("ticket {what}")).fix("give its whole text");
         let decode = |field: &str| percent_decode_str(field).decode_utf8().map(|text| text.into_owned());
         if text.trim().is_empty() {
             return Err(malformed("is empty"));

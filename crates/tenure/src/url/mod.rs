@@ -93,14 +93,12 @@ impl DomainUrl {
     {
         let (mut outer, inner): (DomainUrl, DomainUrl) = (outer.try_into()?, inner.try_into()?);
         let Target::Redis(server) = &mut outer.target else {
-            return Err(Error::invalid(
-                "outer store of a layered domain is not Redis; write `redis://host:6379`",
-            ));
+            return Err(Error::invalid("outer store of a layered domain is not Redis")
+                .fix("write `redis://host:6379`"));
         };
         if server.inner.is_some() {
-            return Err(Error::invalid(
-                "outer store of a layered domain has an inner one already; leave the option `inner` out",
-            ));
+            return Err(Error::invalid("outer store of a layered domain has an inner one already")
+                .fix("leave the option `inner` out"));
         }
         server.inner = Some(Inner::new(inner, degrade)?);
         Ok(outer)
@@ -371,16 +369,16 @@ pub(crate) struct Inner {
 impl Inner {
     fn new(url: DomainUrl, degrade: Degrade) -> Result<Self, Error> {
         if !matches!(url.target, Target::File { .. }) {
-            return Err(Error::invalid(
-                "inner store of a layered domain is no directory; write `file:///var/lock/app`, or `file:` for the default one",
-            ));
+            return Err(Error::invalid("inner store of a layered domain is no directory")
+                .fix("write `file:///var/lock/app`, or `file:` for the default one"));
         }
         let options = [("ttl", url.ttl), ("timeout", url.timeout)];
         match options.iter().find(|(_, time)| time.is_some()) {
             // A lease has one ttl, in both stores.
-            Some((option, _)) => Err(Error::invalid(format!(
-                "option `{option}` in the inner URL of a layered domain; write it in the outer one, for both"
-            ))),
+            Some((option, _)) => {
+                Err(Error::invalid(format!("option `{option}` in the inner URL of a layered domain"))
+                    .fix("write it in the outer one, for both"))
+            }
             None => Ok(Inner { url: Box::new(url), degrade }),
         }
     }

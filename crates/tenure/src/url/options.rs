@@ -64,10 +64,8 @@ impl Options {
         for (index, item) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
             let option = known(item, index, scheme, echo)?;
             if given.iter().any(|(name, _)| *name == option.0) {
-                return Err(Error::invalid(format!(
-                    "option `{}` is twice in domain URL; write it once",
-                    option.0
-                )));
+                return Err(Error::invalid(format!("option `{}` is twice in domain URL", option.0))
+                    .fix("write it once"));
             }
             given.push(option);
         }
@@ -94,9 +92,8 @@ impl Options {
             (Some(url), degrade) => Some(Inner::new(url, degrade.unwrap_or_default())?),
             (None, None) => None,
             (None, Some(_)) => {
-                return Err(Error::invalid(
-                    "option `degrade` without `inner` in domain URL; name the file domain to fall back on: `inner=file:///var/lock/app`",
-                ));
+                return Err(Error::invalid("option `degrade` without `inner` in domain URL")
+                    .fix("name the file domain to fall back on: `inner=file:///var/lock/app`"));
             }
         };
         match &mut target {
@@ -122,10 +119,8 @@ impl Options {
 /// The known option that `item` is, and its value as written.
 fn known(item: &str, index: usize, scheme: Scheme, echo: Echo) -> Result<(&'static str, &str), Error> {
     if item.is_empty() {
-        return Err(Error::invalid(format!(
-            "option {} in domain URL is empty; write `name=value`, separated by `&`",
-            index + 1
-        )));
+        return Err(Error::invalid(format!("option {} in domain URL is empty", index + 1))
+            .fix("write `name=value`, separated by `&`"));
     }
     let (word, value) = match item.split_once('=') {
         Some((word, value)) => (word, Some(value)),
@@ -148,9 +143,8 @@ fn known(item: &str, index: usize, scheme: Scheme, echo: Echo) -> Result<(&'stat
     }
     match value {
         Some(value) if !value.is_empty() || *name == "prefix" => Ok((name, value)),
-        _ => Err(Error::invalid(format!(
-            "option `{name}` in domain URL has no value; write `{name}=…`, or leave it out"
-        ))),
+        _ => Err(Error::invalid(format!("option `{name}` in domain URL has no value"))
+            .fix(format!("write `{name}=…`, or leave it out"))),
     }
 }
 
@@ -178,7 +172,8 @@ fn unknown(word: &str, index: usize, scheme: Scheme, echo: Echo) -> Error {
         (_, false) => String::new(),
     };
     let which = if shown.is_empty() { format!(" {}", index + 1) } else { shown };
-    Error::invalid(format!("unknown option{which} in domain URL; expected one of {expected}{hint}"))
+    Error::invalid(format!("unknown option{which} in domain URL"))
+        .fix(format!("expected one of {expected}{hint}"))
 }
 
 /// The options that were given, as written.
@@ -327,14 +322,12 @@ fn tls(given: &Given<'_>) -> Result<Tls, Error> {
         (Some(cert), Some(key)) => Some(ClientCertificate { cert, key }),
         (None, None) => None,
         (Some(_), None) => {
-            return Err(Error::invalid(
-                "option `tls_cert` without `tls_key` in domain URL; a client certificate needs both",
-            ));
+            return Err(Error::invalid("option `tls_cert` without `tls_key` in domain URL")
+                .fix("a client certificate needs both"));
         }
         (None, Some(_)) => {
-            return Err(Error::invalid(
-                "option `tls_key` without `tls_cert` in domain URL; a client certificate needs both",
-            ));
+            return Err(Error::invalid("option `tls_key` without `tls_cert` in domain URL")
+                .fix("a client certificate needs both"));
         }
     };
     Ok(Tls { ca, client })
@@ -347,8 +340,9 @@ fn sentinel(given: &Given<'_>) -> Result<Option<Credentials>, Error> {
     match (user, password) {
         (user, Some(password)) => Ok(Some(Credentials { user, password })),
         (None, None) => Ok(None),
-        (Some(_), None) => Err(Error::invalid(
-            "option `sentinel_user` without `sentinel_password` in domain URL; write both",
-        )),
+        (Some(_), None) => {
+            Err(Error::invalid("option `sentinel_user` without `sentinel_password` in domain URL")
+                .fix("write both"))
+        }
     }
 }

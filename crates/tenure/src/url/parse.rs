@@ -25,20 +25,20 @@ pub(super) fn domain_url(text: &str, echo: Echo) -> Result<DomainUrl, Error> {
 
 fn check_characters(text: &str) -> Result<(), Error> {
     if text.is_empty() {
-        return Err(Error::invalid(
-            "domain URL is empty; write for example `redis://localhost`, `file:` or `memory:`",
-        ));
+        return Err(Error::invalid("domain URL is empty")
+            .fix("write for example `redis://localhost`, `file:` or `memory:`"));
     }
     let is_forbidden = |c: char| c.is_whitespace() || c.is_control();
     if let Some(index) = text.chars().position(is_forbidden) {
         return Err(Error::invalid(format!(
-            "whitespace or control character in domain URL, at character {}; leave it out, or write a blank as `%20`",
+            "whitespace or control character in domain URL, at character {}",
             index + 1
-        )));
+        ))
+        .fix("leave it out, or write a blank as `%20`"));
     }
     if text.contains('#') {
-        return Err(Error::invalid(
-            "unexpected `#` in domain URL, which has no fragment; inside a password write `%23` \
+        return Err(Error::invalid("unexpected `#` in domain URL, which has no fragment").fix(
+            "inside a password write `%23` \
              (and `%2F` for `/`, `%3F` for `?`, `%40` for `@`)",
         ));
     }
@@ -48,22 +48,19 @@ fn check_characters(text: &str) -> Result<(), Error> {
 /// `host:port`, which stands for one Redis server. It takes nothing else, so that it can't be mistaken for a scheme.
 fn old_form(text: &str, echo: Echo) -> Result<DomainUrl, Error> {
     if text.contains('@') {
-        return Err(Error::invalid(
-            "no scheme before user and password in domain URL; write `redis://user:password@host:6379`",
-        ));
+        return Err(Error::invalid("no scheme before user and password in domain URL")
+            .fix("write `redis://user:password@host:6379`"));
     }
     if text.contains(['/', '?', ',']) {
-        return Err(Error::invalid(
-            "no known scheme in domain URL, and the form `host:port` takes no database, options or further hosts; \
-             write `redis://host:6379/0?ttl=10s`",
-        ));
+        return Err(Error::invalid("no known scheme in domain URL, and the form `host:port` takes no database, options or further hosts").fix("\
+             write `redis://host:6379/0?ttl=10s`"));
     }
     match text.to_ascii_lowercase().as_str() {
         "memory" => {
-            return Err(Error::invalid("no colon after `memory` in domain URL; write `memory:`"));
+            return Err(Error::invalid("no colon after `memory` in domain URL").fix("write `memory:`"));
         }
         "file" => {
-            return Err(Error::invalid("no colon after `file` in domain URL; write `file:`"));
+            return Err(Error::invalid("no colon after `file` in domain URL").fix("write `file:`"));
         }
         _ => {}
     }
@@ -87,16 +84,14 @@ fn local(scheme: Scheme, rest: &str, echo: Echo) -> Result<DomainUrl, Error> {
 
 fn memory_name(raw: &str) -> Result<Option<String>, Error> {
     if raw.starts_with("//") {
-        return Err(Error::invalid(
-            "two slashes too many after `memory:` in domain URL; write `memory:` or `memory:name`",
-        ));
+        return Err(Error::invalid("two slashes too many after `memory:` in domain URL")
+            .fix("write `memory:` or `memory:name`"));
     }
     // The set is small so that a URL of another kind, with the wrong scheme, is not taken for a name and printed.
     let is_allowed = |c: char| !c.is_ascii() || c.is_ascii_alphanumeric() || "-._~%/".contains(c);
     if !raw.chars().all(is_allowed) {
-        return Err(Error::invalid(
-            "unescaped punctuation in the name after `memory:` in domain URL; write letters, digits, `-._~/`, and all else as `%XX`",
-        ));
+        return Err(Error::invalid("unescaped punctuation in the name after `memory:` in domain URL")
+            .fix("write letters, digits, `-._~/`, and all else as `%XX`"));
     }
     let name = decode_printable(raw, "the name")?;
     Ok((!name.is_empty()).then_some(name))
@@ -107,14 +102,12 @@ fn directory(raw: &str) -> Result<Option<PathBuf>, Error> {
     let path = match raw.strip_prefix("//") {
         Some(path) if path.starts_with('/') => path,
         Some("") => {
-            return Err(Error::invalid(
-                "no path after `file://` in domain URL; write `file:///var/lock/app`, or `file:` for the default directory",
-            ));
+            return Err(Error::invalid("no path after `file://` in domain URL")
+                .fix("write `file:///var/lock/app`, or `file:` for the default directory"));
         }
         Some(_) => {
-            return Err(Error::invalid(
-                "host in a file URL; a directory of this machine has three slashes: `file:///var/lock/app`",
-            ));
+            return Err(Error::invalid("host in a file URL")
+                .fix("a directory of this machine has three slashes: `file:///var/lock/app`"));
         }
         None => raw,
     };
@@ -122,13 +115,14 @@ fn directory(raw: &str) -> Result<Option<PathBuf>, Error> {
         return Ok(None);
     }
     if !path.starts_with('/') {
-        return Err(Error::invalid("relative path in domain URL; write it absolute: `file:///var/lock/app`"));
+        return Err(
+            Error::invalid("relative path in domain URL").fix("write it absolute: `file:///var/lock/app`")
+        );
     }
     let path = decode_path(path, "the path")?;
     if path == Path::new("/") {
-        return Err(Error::invalid(
-            "the root directory can't hold locks; write `file:///var/lock/app`, or `file:` for the default directory",
-        ));
+        return Err(Error::invalid("the root directory can't hold locks")
+            .fix("write `file:///var/lock/app`, or `file:` for the default directory"));
     }
     Ok(Some(path))
 }
@@ -150,9 +144,8 @@ fn redis(scheme: Scheme, rest: &str, echo: Echo) -> Result<DomainUrl, Error> {
         RedisUrl::new(socket(list, path)?)
     } else {
         if list.is_empty() && path.len() > 1 && scheme.kind == Kind::Single {
-            return Err(Error::invalid(
-                "no host in domain URL; write `redis://host:6379/0`, or `redis+unix:///run/redis.sock` for a local socket",
-            ));
+            return Err(Error::invalid("no host in domain URL")
+                .fix("write `redis://host:6379/0`, or `redis+unix:///run/redis.sock` for a local socket"));
         }
         let hosts = hosts(list, scheme, echo)?;
         let (topology, db) = servers(scheme, path, echo)?;
@@ -190,30 +183,27 @@ fn split_query(tail: &str) -> Result<(&str, Option<&str>), Error> {
         None => (tail, None),
     };
     if query.is_some_and(|query| query.contains('?')) {
-        return Err(Error::invalid(
-            "second `?` in domain URL; options are separated by `&`, and inside a password or a nested URL `?` is written `%3F`",
+        return Err(Error::invalid("second `?` in domain URL").fix(
+            "options are separated by `&`, and inside a password or a nested URL `?` is written `%3F`",
         ));
     }
     // Without its `?` an option, perhaps a password, would become a part of the directory or the service.
     if path.contains(['=', '&']) {
-        return Err(Error::invalid(
-            "unescaped `=` or `&` in the path of domain URL; options begin with `?`, and in a path write `%3D` and `%26`",
-        ));
+        return Err(Error::invalid("unescaped `=` or `&` in the path of domain URL")
+            .fix("options begin with `?`, and in a path write `%3D` and `%26`"));
     }
     Ok((path, query))
 }
 
 fn socket(list: &str, path: &str) -> Result<Topology, Error> {
     if !list.is_empty() {
-        return Err(Error::invalid(
-            "host in the URL of a local socket; its path has three slashes: `redis+unix:///run/redis.sock`",
-        ));
+        return Err(Error::invalid("host in the URL of a local socket")
+            .fix("its path has three slashes: `redis+unix:///run/redis.sock`"));
     }
     let path = decode_path(path, "the path")?;
     if path.as_os_str().is_empty() || path == Path::new("/") {
-        return Err(Error::invalid(
-            "no path in the URL of a local socket; write `redis+unix:///run/redis.sock`",
-        ));
+        return Err(Error::invalid("no path in the URL of a local socket")
+            .fix("write `redis+unix:///run/redis.sock`"));
     }
     Ok(Topology::Unix { path })
 }
@@ -225,8 +215,8 @@ fn servers(scheme: Scheme, path: &str, echo: Echo) -> Result<(Topology, u32), Er
         Kind::Sentinel => {
             let service = decode_printable(segments.next().unwrap_or_default(), "the service")?;
             if service.is_empty() {
-                return Err(Error::invalid(format!(
-                    "no service in domain URL; write the name that Sentinel knows the master by: `{}`",
+                return Err(Error::invalid("no service in domain URL").fix(format!(
+                    "write the name that Sentinel knows the master by: `{}`",
                     scheme.example()
                 )));
             }
@@ -249,9 +239,10 @@ fn servers(scheme: Scheme, path: &str, echo: Echo) -> Result<(Topology, u32), Er
     }
     if scheme.kind == Kind::Cluster && db != 0 {
         return Err(Error::invalid(format!(
-            "database{} in the URL of a cluster; a cluster has only database 0, leave it out",
+            "database{} in the URL of a cluster",
             echo.quote_number(&db.to_string())
-        )));
+        ))
+        .fix("a cluster has only database 0, leave it out"));
     }
     Ok((topology, db))
 }
@@ -267,8 +258,7 @@ pub(super) fn database(raw: &str, part: &str, echo: Echo) -> Result<u32, Error> 
         _ => "not a number",
     };
     raw.parse().ok().filter(|_| is_number).ok_or_else(|| {
-        Error::invalid(format!(
-            "{part}{shown} in domain URL is {what}; write the number of a database, such as 0"
-        ))
+        Error::invalid(format!("{part}{shown} in domain URL is {what}"))
+            .fix("write the number of a database, such as 0")
     })
 }

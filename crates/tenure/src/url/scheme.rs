@@ -97,9 +97,8 @@ pub(super) fn split(text: &str, echo: Echo) -> Result<Start<'_>, Error> {
         return Ok(Start::HostPort);
     }
     if text.starts_with(['/', '.', '~', '\\']) {
-        return Err(Error::invalid(
-            "domain URL is a path; write it absolute and with its scheme: `file:///var/lock/app`",
-        ));
+        return Err(Error::invalid("domain URL is a path")
+            .fix("write it absolute and with its scheme: `file:///var/lock/app`"));
     }
     let Some((word, rest)) = text.split_once(':') else {
         return Ok(Start::HostPort);
@@ -112,10 +111,8 @@ pub(super) fn split(text: &str, echo: Echo) -> Result<Start<'_>, Error> {
         (Some(scheme), Some(rest)) if scheme.is_redis() => Ok(Start::Scheme(scheme, rest)),
         (Some(scheme), _) if !scheme.is_redis() => Ok(Start::Scheme(scheme, rest)),
         _ if is_port => Ok(Start::HostPort),
-        (Some(scheme), _) => Err(Error::invalid(format!(
-            "two slashes are missing after the scheme of domain URL; write `{}`",
-            scheme.example()
-        ))),
+        (Some(scheme), _) => Err(Error::invalid("two slashes are missing after the scheme of domain URL")
+            .fix(format!("write `{}`", scheme.example()))),
         (None, slashes) => match foreign(&lower) {
             Some(error) => Err(error),
             None if slashes.is_some() => Err(unknown(&lower, echo)),
@@ -132,7 +129,7 @@ fn unknown(word: &str, echo: Echo) -> Error {
             format!("expected one of {}, or `valkey` in place of `redis`", Scheme::list(|_| true))
         }
     };
-    Error::invalid(format!("unknown scheme{} in domain URL; {expected}", echo.quote(word)))
+    Error::invalid(format!("unknown scheme{} in domain URL", echo.quote(word))).fix(expected)
 }
 
 /// The error for a spelling that is in use elsewhere: all of its words are known, their combination is not.
@@ -159,7 +156,9 @@ fn foreign(word: &str) -> Option<Error> {
         }
     }
     if tls && kind == Kind::Unix {
-        return Some(Error::invalid("no TLS over a local socket; write `redis+unix:///run/redis.sock`"));
+        return Some(
+            Error::invalid("no TLS over a local socket").fix("write `redis+unix:///run/redis.sock`"),
+        );
     }
     let tls = tls && !matches!(kind, Kind::Memory | Kind::File);
     let mut ours = Scheme { kind, tls }.example().to_owned();
@@ -168,5 +167,5 @@ fn foreign(word: &str) -> Option<Error> {
     }
     // Made of words that are known, so it is no password.
     let shown = Echo::Allowed.quote(word);
-    Some(Error::invalid(format!("unknown scheme{shown} in domain URL; write `{ours}`")))
+    Some(Error::invalid(format!("unknown scheme{shown} in domain URL")).fix(format!("write `{ours}`")))
 }

@@ -49,8 +49,8 @@ impl Echo {
 
 /// An `@` that does not end user and password: most likely a piece of a password that was not escaped.
 pub(super) fn stray_at() -> Error {
-    Error::invalid(
-        "unexpected `@` in domain URL; user and password stand once, before the first host, and elsewhere `@` is written `%40` \
+    Error::invalid("unexpected `@` in domain URL").fix(
+        "user and password stand once, before the first host, and elsewhere `@` is written `%40` \
          (inside a password also `%23` for `#`, `%2F` for `/`, `%3F` for `?`)",
     )
 }
@@ -60,9 +60,8 @@ pub(super) fn decode(raw: &str, part: &str) -> Result<String, Error> {
     let mut after_percent = raw.split('%').skip(1);
     let is_escape = |tail: &str| tail.len() >= 2 && tail.bytes().take(2).all(|b| b.is_ascii_hexdigit());
     if !after_percent.all(is_escape) {
-        return Err(Error::invalid(format!(
-            "invalid percent escape in {part} of domain URL; write two hexadecimal digits after `%`, and `%25` for a `%` itself"
-        )));
+        return Err(Error::invalid(format!("invalid percent escape in {part} of domain URL"))
+            .fix("write two hexadecimal digits after `%`, and `%25` for a `%` itself"));
     }
     let decoded = percent_decode_str(raw).decode_utf8().map_err(|_| {
         Error::invalid(format!("{part} of domain URL is not UTF-8 once its percent escapes are decoded"))
@@ -74,9 +73,9 @@ pub(super) fn decode(raw: &str, part: &str) -> Result<String, Error> {
 pub(super) fn decode_printable(raw: &str, part: &str) -> Result<String, Error> {
     let decoded = decode(raw, part)?;
     if decoded.chars().any(char::is_control) {
-        return Err(Error::invalid(format!(
-            "escaped control character in {part} of domain URL; leave it out"
-        )));
+        return Err(
+            Error::invalid(format!("escaped control character in {part} of domain URL")).fix("leave it out")
+        );
     }
     Ok(decoded)
 }

@@ -52,7 +52,7 @@ async fn all_acknowledgements_are() {
     let held = first.lock("orders/41").acquire().await.expect("both replicas have it");
     let behind = cut_off(&trio);
     let refused = first.lock("orders/42").try_acquire().await.expect_err("one has not");
-    let shortage = refused.shortage().expect("a typed reason");
+    let shortage = refused.too_few_replicas().expect("a typed reason");
     assert_eq!((shortage.acknowledged(), shortage.needed()), (1, 2), "{refused}");
     let old = trio.master();
     old.kill();

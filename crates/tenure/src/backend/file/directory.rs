@@ -96,9 +96,12 @@ impl Directory {
         }
         if !network_fs_allowed {
             return Err(Error::unsupported(format!(
-                "file system of {path} is {file_system}, where locks may not hold; use a local directory, or \
-                 `?network_fs=allow` if one machine alone uses it"
-            )));
+                "file system of {path} is {file_system}, where locks may not hold"
+            ))
+            .fix(
+                "use a local directory, or \
+                 `?network_fs=allow` if one machine alone uses it",
+            ));
         }
         self.foreign_fs = Some(file_system);
         Ok(())
@@ -181,11 +184,9 @@ impl Directory {
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::ILSEQ) => Err(Error::new(
                 ErrorKind::Protocol,
-                format!(
-                    "{} is not a file of tenure; remove it, or use another directory",
-                    self.path.join(name).display()
-                ),
-            )),
+                format!("{} is not a file of tenure", self.path.join(name).display()),
+            )
+            .fix("remove it, or use another directory")),
             Err(error) => Err(self.trouble_with(name, "opened", error)),
         }
     }
@@ -306,12 +307,12 @@ impl Directory {
         if error == Errno::PERM {
             return Error::new(
                 ErrorKind::Denied,
-                format!(
-                    "{} belongs to another user, who may be using it; restore the owner and the mode of {}, or use another directory",
-                    self.path.join(name).display(),
-                    self.path.display()
-                ),
-            );
+                format!("{} belongs to another user, who may be using it", self.path.join(name).display()),
+            )
+            .fix(format!(
+                "restore the owner and the mode of {}, or use another directory",
+                self.path.display()
+            ));
         }
         trouble(&self.path.join(name), done, error)
     }
@@ -344,13 +345,10 @@ fn open_dir(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
 /// Opens the default directory, which must not be a link.
 fn open_made(path: &Path) -> Result<OwnedFd, Error> {
     open_dir(path, OFlags::NOFOLLOW).map_err(|error| match error {
-        Errno::NOTDIR | Errno::LOOP | Errno::ACCESS => Error::new(
-            ErrorKind::Denied,
-            format!(
-                "{} is not a directory of this user; somebody else made it: remove it, or use another one: `file:///path`",
-                path.display()
-            ),
-        ),
+        Errno::NOTDIR | Errno::LOOP | Errno::ACCESS => {
+            Error::new(ErrorKind::Denied, format!("{} is not a directory of this user", path.display()))
+                .fix("somebody else made it: remove it, or use another one: `file:///path`")
+        }
         error => trouble(path, "opened", error),
     })
 }
@@ -363,11 +361,8 @@ fn refuse_other_ids(parent: &Path, path: &Path) -> Result<(), Error> {
     if platform::UserMap::of_this_process()?.agrees_on(user, stat.st_uid) {
         return Ok(());
     }
-    Err(Error::unsupported(format!(
-        "default directory {} can't be used in this user namespace, where the user id is {user} and may be another one outside; use a directory \
-         that all processes of this user share: `file:///path`",
-        path.display()
-    )))
+    Err(Error::unsupported(format!("default directory {} can't be used in this user namespace, where the user id is {user} and may be another one outside", path.display())).fix("use a directory \
+         that all processes of this user share: `file:///path`"))
 }
 
 /// What it means that a directory which a URL names is not there, and could not be made.
@@ -377,12 +372,14 @@ fn not_made(path: &Path, error: Errno) -> Error {
     match error {
         // As /proc says it of every name.
         Errno::NOENT if rustix::fs::stat(parent).is_ok() => Error::unsupported(format!(
-            "directory {shown} could not be made, because the file system of {within} takes no directories; name another one: `file:///path`"
-        )),
+            "directory {shown} could not be made, because the file system of {within} takes no directories"
+        ))
+        .fix("name another one: `file:///path`"),
         // Most likely it is mistyped: to wait for it would be in vain.
-        Errno::NOENT => Error::unsupported(format!(
-            "directory {shown} could not be made, because {within} is not there; check the URL, or make that first: mkdir -p {within}"
-        )),
+        Errno::NOENT => {
+            Error::unsupported(format!("directory {shown} could not be made, because {within} is not there"))
+                .fix(format!("check the URL, or make that first: mkdir -p {within}"))
+        }
         Errno::ACCESS => {
             let user = owner::user();
             let message = format!(
@@ -407,7 +404,7 @@ fn not_opened(path: &Path, error: Errno) -> Error {
 
 fn trouble(path: &Path, done: &str, error: Errno) -> Error {
     let (kind, fix) = kind_and_fix(error);
-    Error::new(kind, format!("{} could not be {done}: {}; {fix}", path.display(), reason(error)))
+    Error::new(kind, format!("{} could not be {done}: {}", path.display(), reason(error))).fix(fix)
 }
 
 fn kind_and_fix(error: Errno) -> (ErrorKind, &'static str) {

@@ -214,7 +214,7 @@ impl Shared {
         let mut names = Vec::new();
         for index in stripes.into_iter().filter(|&index| index < STRIPES) {
             let state = self.look(&place, index)?.ok_or_else(|| {
-                Error::unavailable(format!("{} is busy; try again", place.dir.path().display()))
+                Error::unavailable(format!("{} is busy", place.dir.path().display())).fix("try again")
             })?;
             names.extend(state.names(now()).filter(|name| name.as_str().starts_with(prefix)).cloned());
         }

@@ -152,11 +152,9 @@ impl Generation {
         match is_other.map_err(|error| place.dir.io_trouble("read", &error))? {
             true => Err(Error::new(
                 ErrorKind::Protocol,
-                format!(
-                    "{} was written by another version of tenure; use that version, or another directory",
-                    self.path(place, index).display()
-                ),
-            )),
+                format!("{} was written by another version of tenure", self.path(place, index).display()),
+            )
+            .fix("use that version, or another directory")),
             false => Ok(()),
         }
     }
@@ -167,14 +165,10 @@ impl Generation {
             Ok(true) => "is empty",
             _ => "is corrupt, or not a file of tenure",
         };
-        Error::new(
-            ErrorKind::Protocol,
-            format!(
-                "{} {what}; if no process uses this directory, remove this file: rm {}",
-                path.display(),
-                quoted(&path.to_string_lossy())
-            ),
-        )
+        Error::new(ErrorKind::Protocol, format!("{} {what}", path.display())).fix(format!(
+            "if no process uses this directory, remove this file: rm {}",
+            quoted(&path.to_string_lossy())
+        ))
     }
 
     fn path(&self, place: &Place, index: usize) -> PathBuf {
@@ -191,9 +185,10 @@ fn refuse_another_clock(state: &State, place: &Place) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::unsupported(format!(
-        "{} is in use from another time namespace, whose clock differs; use a directory for each",
+        "{} is in use from another time namespace, whose clock differs",
         place.dir.path().display()
-    )))
+    ))
+    .fix("use a directory for each"))
 }
 
 /// Refuses to take what a stripe holds under another boot id for over while it may not be. Effects a reboot nobody lives who showed the
@@ -203,12 +198,8 @@ fn refuse_living(state: &State, place: &Place) -> Result<(), Error> {
     // A detached lease needs nobody who lives. Only the kernel's own boot id says that it is over.
     match state.detached_for(super::now()).filter(|_| place.is_boot_replaced) {
         None => Ok(()),
-        Some(left) => Err(Error::unsupported(format!(
-            "{} has a detached lease of another boot id, and a boot id that is mounted over the kernel's does not tell whether \
-             the machine has been rebooted since; use another directory, or wait for {} s",
-            place.dir.path().display(),
-            left.as_secs() + 1
-        ))),
+        Some(left) => Err(Error::unsupported(format!("{} has a detached lease of another boot id, and a boot id that is mounted over the kernel's does not tell whether \
+             the machine has been rebooted since", place.dir.path().display())).fix(format!("use another directory, or wait for {} s", left.as_secs() + 1))),
     }
 }
 

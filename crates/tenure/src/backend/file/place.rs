@@ -103,9 +103,8 @@ pub(super) fn begin_session(
 
 pub(super) fn swept_away(dir: &Directory) -> Error {
     let path = dir.path().display();
-    Error::unavailable(format!(
-        "somebody removes files from {path} as they are made; stop that, and try again"
-    ))
+    Error::unavailable(format!("somebody removes files from {path} as they are made"))
+        .fix("stop that, and try again")
 }
 
 impl Drop for Place {

@@ -193,15 +193,16 @@ fn private_tmp_among(mounts: &str, path: &Path) -> Option<&'static str> {
 
 fn read(path: &str) -> Result<String, Error> {
     fs::read_to_string(path).map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::MFILE | Errno::NFILE) => Error::unavailable(format!(
-            "{path} could not be opened: too many open files; raise the limit of open files"
-        )),
+        Some(Errno::MFILE | Errno::NFILE) => {
+            Error::unavailable(format!("{path} could not be opened: too many open files"))
+                .fix("raise the limit of open files")
+        }
         _ => unreadable(path),
     })
 }
 
 fn unreadable(path: &str) -> Error {
-    Error::unsupported(format!("{path} can't be read; file domains need Linux with /proc mounted"))
+    Error::unsupported(format!("{path} can't be read")).fix("file domains need Linux with /proc mounted")
 }
 
 #[cfg(test)]

@@ -246,11 +246,8 @@ pub(super) fn refuse_another_boot(dir: &Directory, clock: &ClockIdentity, proces
         read.map_err(|error| dir.io_trouble("read", &error))?;
         // Whatever it says: if somebody has locked it, that may be a session.
         if !about.starts_with(own.as_bytes()) && !is_dead(dir, &id, process) {
-            return Err(Error::unsupported(format!(
-                "{} is in use by a process with another boot id, in another container or on another machine; use a directory \
-                 for each, or one boot id for all (/proc/sys/kernel/random/boot_id); between machines use Redis",
-                dir.path().display()
-            )));
+            return Err(Error::unsupported(format!("{} is in use by a process with another boot id, in another container or on another machine", dir.path().display())).fix("use a directory \
+                 for each, or one boot id for all (/proc/sys/kernel/random/boot_id); between machines use Redis"));
         }
     }
     Ok(())

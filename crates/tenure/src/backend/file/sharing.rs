@@ -49,10 +49,11 @@ pub(super) fn check(path: &Path, directory: &Stat, is_default: bool) -> Result<(
         let path = path.display();
         return Err(Error::new(
             ErrorKind::Denied,
-            format!(
-                "directory {path} belongs to a user that this user namespace does not show; run tenure outside of the namespace, or use \
-                 a directory that a user in it made: `file:///path`"
-            ),
+            format!("directory {path} belongs to a user that this user namespace does not show"),
+        )
+        .fix(
+            "run tenure outside of the namespace, or use \
+                 a directory that a user in it made: `file:///path`",
         ));
     }
     let refusal = match group {

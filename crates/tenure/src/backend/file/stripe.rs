@@ -258,8 +258,6 @@ fn look_at_nothing<T>(place: &Place, read: impl Fn(&[u8]) -> Option<T>) -> Optio
 }
 
 fn too_much(place: &Place) -> Error {
-    Error::unavailable(format!(
-        "too many names are held or waited for in {}; use a second directory for some of them",
-        place.dir.path().display()
-    ))
+    Error::unavailable(format!("too many names are held or waited for in {}", place.dir.path().display()))
+        .fix("use a second directory for some of them")
 }

@@ -136,10 +136,10 @@ impl Connector {
         }
         let run = string(info).and_then(|info| server::field(info, "run_id"));
         match (self.run.lock().as_deref(), run) {
-            (Some(known), Some(run)) if known != run => Err(Error::not_yet(format!(
-                "another server than before answers at {}; try again",
-                self.address()
-            ))),
+            (Some(known), Some(run)) if known != run => {
+                Err(Error::not_yet(format!("another server than before answers at {}", self.address()))
+                    .fix("try again"))
+            }
             _ => Ok(connection),
         }
     }
@@ -186,8 +186,9 @@ impl Connector {
         };
         match connected {
             Some(Ok(_)) | None if !sentinels.watches(&hear) => Err(Error::not_yet(format!(
-                "sentinel named another master than {address} while it was connected to; try again"
-            ))),
+                "sentinel named another master than {address} while it was connected to"
+            ))
+            .fix("try again")),
             Some(connected) => connected,
             None => Err(self.silent()),
         }
@@ -244,9 +245,8 @@ impl Connector {
                 Some(ConnectionAddr::Unix(_)) => "HOST:PORT",
                 _ => &address,
             };
-            return Err(Error::invalid(format!(
-                "what answers at {address} is a sentinel; write redis+sentinel://{place}/SERVICE"
-            )));
+            return Err(Error::invalid(format!("what answers at {address} is a sentinel"))
+                .fix(format!("write redis+sentinel://{place}/SERVICE")));
         }
         if server.is_node && !matches!(self.way, Way::Node { .. }) {
             return Err(self.clustered());
@@ -278,16 +278,15 @@ impl Connector {
     pub(super) fn demoted(&self) -> Error {
         let address = self.address();
         match &self.way {
-            Way::Direct { .. } => Error::unavailable(format!(
-                "redis at {address} is a read-only replica; point the URL at the master"
-            )),
-            Way::Node { .. } => Error::not_yet(format!(
-                "redis at {address} is a replica now; try again when the cluster names its master"
-            )),
+            Way::Direct { .. } => Error::unavailable(format!("redis at {address} is a read-only replica"))
+                .fix("point the URL at the master"),
+            Way::Node { .. } => Error::not_yet(format!("redis at {address} is a replica now"))
+                .fix("try again when the cluster names its master"),
             Way::Sentinel(sentinels) => Error::not_yet(format!(
-                "redis at {address}, which sentinel names as the master of `{}`, is a replica; try again when the failover is over",
+                "redis at {address}, which sentinel names as the master of `{}`, is a replica",
                 sentinels.service
-            )),
+            ))
+            .fix("try again when the failover is over"),
         }
     }
 
@@ -302,9 +301,8 @@ impl Connector {
             Some(ConnectionAddr::Unix(_)) => "HOST:PORT",
             _ => &address,
         };
-        Error::invalid(format!(
-            "redis at {address} is a node of a cluster, and has only some of the names; write {scheme}://{host}"
-        ))
+        Error::invalid(format!("redis at {address} is a node of a cluster, and has only some of the names"))
+            .fix(format!("write {scheme}://{host}"))
     }
 
     /// Whether there may be another server when this one is not the master any more.
@@ -364,9 +362,10 @@ impl Connector {
             _ => "is it overloaded or cut off?",
         };
         Error::unavailable(format!(
-            "redis at {} did not answer within {}; {why}",
+            "redis at {} did not answer within {}",
             self.address(),
             shown(self.timeout)
         ))
+        .fix(why)
     }
 }

@@ -25,7 +25,7 @@ use crate::sync::Mutex;
 use crate::types::duration::shown;
 use crate::types::error::{Error, ErrorKind};
 use crate::types::name::Name;
-use crate::types::shortage::Shortage;
+use crate::types::replicas::TooFewReplicas;
 use crate::url::Replicas;
 
 /// How many must acknowledge, and how many there are.
@@ -120,8 +120,8 @@ impl Acknowledgement {
             let outcome = |answers| self.outcome(answers, asking, patience);
             let outcome = self.witness(line).ask(line, &self.connector, patience, &waiting, outcome).await;
             // There turned out to be more of them, which were not waited for.
-            let is_more = |short: &Shortage| short.needed() > asked && short.acknowledged() >= asked;
-            if !outcome.as_ref().is_err_and(|error| error.shortage().is_some_and(is_more)) {
+            let is_more = |short: &TooFewReplicas| short.needed() > asked && short.acknowledged() >= asked;
+            if !outcome.as_ref().is_err_and(|error| error.too_few_replicas().is_some_and(is_more)) {
                 return outcome;
             }
         }
@@ -158,7 +158,7 @@ impl Acknowledgement {
             [Value::Int(1), Value::Int(acknowledged), ..] if acknowledged.cast_unsigned() >= needed => Ok(()),
             [Value::Int(1), Value::Int(acknowledged), ..] => {
                 self.count_again();
-                let shortage = Shortage::new(acknowledged.cast_unsigned(), needed);
+                let shortage = TooFewReplicas::new(acknowledged.cast_unsigned(), needed);
                 let why = match self.demands_all_of_none() {
                     true => {
                         let (address, option) = (self.connector.address(), self.option());
@@ -168,10 +168,10 @@ impl Acknowledgement {
                     }
                     false => format!("{shortage} within {}", shown(patience)),
                 };
-                Err(Error::unconfirmed(shortage, format!("{why}; {}", self.remedy())))
+                Err(Error::unconfirmed(shortage, format!("{why}")).fix(format!("{}", self.remedy())))
             }
             // The fence that the script left is gone: so may be the rest.
-            _ => Err(Error::unanswered("redis forgot a grant before its replicas had it; try again")),
+            _ => Err(Error::unanswered("redis forgot a grant before its replicas had it").fix("try again")),
         }
     }
 

@@ -103,9 +103,10 @@ impl Sentinels {
         match self.master().is_none_or(|found| named.any(|one| one.master == found)) {
             true => Ok(()),
             false => Err(Error::not_yet(format!(
-                "sentinel names another master than before: {}; try again",
+                "sentinel names another master than before: {}",
                 shown(&newest.master)
-            ))),
+            ))
+            .fix("try again")),
         }
     }
 

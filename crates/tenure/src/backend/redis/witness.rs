@@ -85,7 +85,7 @@ impl Witness {
             last.wire = None;
         }
         let outcome = outcome(answers);
-        let is_known = outcome.as_ref().err().is_none_or(|error| error.shortage().is_some());
+        let is_known = outcome.as_ref().err().is_none_or(|error| error.too_few_replicas().is_some());
         last.outcome = is_known.then(|| outcome.clone());
         (last.below, last.patience) = (below, patience);
         outcome

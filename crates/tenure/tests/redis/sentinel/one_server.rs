@@ -34,7 +34,7 @@ async fn take(domain: &Domain) -> Result<(), Error> {
 #[track_caller]
 fn assert_short(taken: Result<(), Error>, acknowledged: u64, needed: u64) {
     let error = taken.expect_err("too few");
-    let short = error.shortage().unwrap_or_else(|| panic!("not for want of replicas: {error}"));
+    let short = error.too_few_replicas().unwrap_or_else(|| panic!("not for want of replicas: {error}"));
     assert_eq!((short.acknowledged(), short.needed()), (acknowledged, needed));
 }
 

@@ -107,7 +107,7 @@ async fn all_are_those_that_are_away_too_until_they_are_forgotten() {
         let short = loop {
             assert!(begin.elapsed() < PATIENCE, "neither an acquisition nor too few replicas");
             let error = domain.lock("orders/42").acquire().await.expect_err("one is away");
-            if let Some(short) = error.shortage() {
+            if let Some(short) = error.too_few_replicas() {
                 break *short;
             }
         };

@@ -45,7 +45,7 @@ impl Scene {
 
 #[track_caller]
 fn assert_short(error: &Error) {
-    let shortage = error.shortage().unwrap_or_else(|| panic!("not for want of replicas: {error}"));
+    let shortage = error.too_few_replicas().unwrap_or_else(|| panic!("not for want of replicas: {error}"));
     assert_eq!((shortage.acknowledged(), shortage.needed()), (1, 2));
     assert!(error.is_transient(), "{error}");
 }

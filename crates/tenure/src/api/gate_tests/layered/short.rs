@@ -14,7 +14,7 @@ fn a_take_over_that_too_few_replicas_acknowledge_says_so() {
             let taking = tokio::spawn(async move { lock.take_over().await });
             world.pass(2_000 * MS, "short").await;
             let error = taking.await.expect("no panic").expect_err("too few replicas");
-            let shortage = error.shortage().expect("the shortage inside the error");
+            let shortage = error.too_few_replicas().expect("the shortage inside the error");
             assert_eq!((shortage.acknowledged(), shortage.needed()), (0, 2), "{step:?}");
             world.pass(2_000 * MS, "short").await;
             assert_eq!(world.outer.seen(), (None, 0), "{step:?}: given back");

@@ -64,7 +64,8 @@ impl TimePair {
         let answer = match limit {
             None => asked.await,
             Some(limit) => self.clock.until(limit, asked).await.unwrap_or_else(|| {
-                Err(Error::unanswered("outer store did not answer in time; is it overloaded or cut off?"))
+                Err(Error::unanswered("outer store did not answer in time")
+                    .fix("is it overloaded or cut off?"))
             }),
         };
         Ok(answer?.reply)
@@ -116,9 +117,8 @@ impl TimePair {
     pub(super) fn refuse_spent(&self, token: &Token) -> Result<(), Error> {
         match self.bids.standing(token).is_unusable {
             false => Ok(()),
-            true => {
-                Err(Error::unavailable("outer store did not answer when a request was taken back; try again"))
-            }
+            true => Err(Error::unavailable("outer store did not answer when a request was taken back")
+                .fix("try again")),
         }
     }
 

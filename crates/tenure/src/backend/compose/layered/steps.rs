@@ -55,7 +55,7 @@ impl TimePair {
             Reply::Busy { .. } => self.clear_outside(name, &token, Op::Leave { token: token.clone() }, true),
             // It may go on, or not: that is known above, once the request is known of there.
             Reply::TooLate if self.bids.standing(&token).may_execute_until.is_some() => {
-                return Err(Error::unanswered("outer store did not answer in time; is it overloaded?"));
+                return Err(Error::unanswered("outer store did not answer in time").fix("is it overloaded?"));
             }
             _ => {}
         }

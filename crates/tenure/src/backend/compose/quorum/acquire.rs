@@ -281,8 +281,9 @@ impl Attempt<'_> {
         let Some(fence) = group.write_back(self.name, &token, &grants, self.limit()).await else {
             self.leave(None).await;
             return Err(Error::unanswered(
-                "fewer than a majority of the servers took the fence of the grant; is one overloaded or cut off?",
-            ));
+                "fewer than a majority of the servers took the fence of the grant",
+            )
+            .fix("is one overloaded or cut off?"));
         };
         if group.clock.now().since(self.begun) > self.ask.ttl / 2 {
             self.leave(None).await;

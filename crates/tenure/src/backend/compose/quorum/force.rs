@@ -63,12 +63,12 @@ impl Group {
             }
             // What was taken stays for whoever asks again: a ticket is good once.
             Ok(Reply::Granted { .. }) => {
-                Err(Error::unanswered("servers took too long to take the name over; try again"))
+                Err(Error::unanswered("servers took too long to take the name over").fix("try again"))
             }
             Err(error) => Err(error.half_way()),
             Ok(_) => {
                 self.undo(name, token, Round::new(self.members.len())).await;
-                Err(Error::unanswered("another took the name over at the same time; try again"))
+                Err(Error::unanswered("another took the name over at the same time").fix("try again"))
             }
         }
     }
@@ -128,8 +128,9 @@ impl Group {
             // Its holder would renew it, and be healed.
             if self.members.len() - gone >= self.majority() {
                 return Err(Error::unanswered(
-                    "the lease may still have a majority: too few servers ended it; try again",
-                ));
+                    "the lease may still have a majority: too few servers ended it",
+                )
+                .fix("try again"));
             }
             if done > 0 {
                 round.rest(&self.clock);

@@ -134,7 +134,9 @@ impl Group {
         round.rest(&self.clock);
         let limit = self.clock.now() + LONGEST_ANSWER;
         let Some(fence) = self.write_back(name, token, &starts, limit).await else {
-            return Err(Error::unanswered("fewer than a majority of the servers took the fence; try again"));
+            return Err(
+                Error::unanswered("fewer than a majority of the servers took the fence").fix("try again")
+            );
         };
         self.bids.change(token, |standing| standing.fence = Some(fence));
         Ok(Reply::Granted { fence })

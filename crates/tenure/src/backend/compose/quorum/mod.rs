@@ -82,7 +82,9 @@ impl Quorum {
         must_be_there: bool,
     ) -> Result<Self, Error> {
         if servers.len() > MOST_SERVERS {
-            return Err(Error::invalid(format!("a quorum has at most {MOST_SERVERS} servers; name fewer")));
+            return Err(
+                Error::invalid(format!("a quorum has at most {MOST_SERVERS} servers")).fix("name fewer")
+            );
         }
         let members: Vec<_> =
             servers.into_iter().map(|(label, backend)| Member::new(label, backend, clock.clone())).collect();
@@ -132,9 +134,10 @@ impl Group {
                 runs[..index].iter().position(|other| other.as_ref().is_some_and(|it| it.id == run.id));
             if let Some(twin) = twin {
                 return Err(Error::invalid(format!(
-                    "{} and {} are the same server, which would count twice; name every server once",
+                    "{} and {} are the same server, which would count twice",
                     self.members[twin].label, self.members[index].label
-                )));
+                ))
+                .fix("name every server once"));
             }
         }
         Ok(())

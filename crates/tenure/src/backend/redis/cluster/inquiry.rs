@@ -183,5 +183,5 @@ fn unknown(answers: Vec<(HostPort, Result<Map, Error>)>) -> Error {
         }
     });
     let each = each.collect::<Vec<_>>().join(", ");
-    Error::new(kind, format!("no node of the cluster says where names are: {each}; {fix}"))
+    Error::new(kind, format!("no node of the cluster says where names are: {each}")).fix(fix)
 }

@@ -86,8 +86,9 @@ impl Router {
             hops += 1;
         }
         Err(Error::not_yet(format!(
-            "nodes of the cluster sent a request for slot {slot} on {MOST_HOPS} times; try again when they agree who has it"
-        )))
+            "nodes of the cluster sent a request for slot {slot} on {MOST_HOPS} times"
+        ))
+        .fix("try again when they agree who has it"))
     }
 
     /// Changes to a key are not told where it is asked for before its slot has arrived: that is made up for soon.
@@ -116,9 +117,8 @@ impl Router {
         }
         self.owner(slot).ok_or_else(|| {
             self.failure().unwrap_or_else(|| {
-                Error::not_yet(format!(
-                    "no node of the cluster has slot {slot}; give it to one: `redis-cli --cluster fix`"
-                ))
+                Error::not_yet(format!("no node of the cluster has slot {slot}"))
+                    .fix("give it to one: `redis-cli --cluster fix`")
             })
         })
     }
@@ -138,9 +138,10 @@ impl Router {
             Poll::Ready(line) => Poll::Ready(line.map(drop)),
             Poll::Pending => left.as_mut().poll(cx).map(|()| {
                 Err(Error::not_yet(format!(
-                    "{} gave its slots away while it was connected to; try again",
+                    "{} gave its slots away while it was connected to",
                     node.address()
-                )))
+                ))
+                .fix("try again"))
             }),
         });
         reached.await
@@ -172,15 +173,18 @@ impl Router {
     fn refused(&self, slot: u16, node: &Arc<Node>, refusal: &ServerError, lock: &str) -> Error {
         match refusal.code() {
             "TRYAGAIN" => Error::not_yet(format!(
-                "slot {slot} is being moved from one node to another, and has its keys on both; try again when it has arrived, or \
+                "slot {slot} is being moved from one node to another, and has its keys on both"
+            ))
+            .fix(format!(
+                "try again when it has arrived, or \
                  end a move that broke off: `redis-cli --cluster fix {}`",
                 node.address()
             )),
             "CLUSTERDOWN" => {
                 self.look_again();
                 let said = refusal.details().unwrap_or_default();
-                Error::not_yet(format!(
-                    "cluster is down ({said}); bring its masters back, or see `redis-cli --cluster check {}`",
+                Error::not_yet(format!("cluster is down ({said})")).fix(format!(
+                    "bring its masters back, or see `redis-cli --cluster check {}`",
                     node.address()
                 ))
             }

@@ -73,5 +73,5 @@ pub(super) fn of_all(service: &str, silences: &[(&str, &Silence)]) -> Error {
     };
     let each = silences.iter().map(|(address, silence)| format!("{address} {silence}"));
     let each = each.collect::<Vec<_>>().join(", ");
-    Error::new(kind, format!("no sentinel names a master of `{service}`: {each}; {fix}"))
+    Error::new(kind, format!("no sentinel names a master of `{service}`: {each}")).fix(fix)
 }

@@ -54,7 +54,7 @@ impl Witness {
     fn granted(&self, lease: &Lease, begun: Moment) {
         let (mut seen, now) = (self.seen(), self.clock.now());
         let forced_until = seen.forced_until;
-        self.trail.note(&self.clock, format_args!("granted: {tenure:?}"));
+        self.trail.note(&self.clock, format_args!("granted: {lease:?}"));
         let counts = |since: Moment| forced_until.is_none_or(|until| since >= until);
         let is_other = |(other, since): &&(Lease, Moment)| other.is_held() && counts(*since);
         let others = seen.holders.iter().filter(is_other).count();
@@ -75,7 +75,7 @@ impl Witness {
     }
 
     fn ends(&self, lease: &Lease) {
-        self.trail.note(&self.clock, format_args!("ends: {tenure:?}"));
+        self.trail.note(&self.clock, format_args!("ends: {lease:?}"));
         self.seen().holders.retain(|(other, _)| other.fence() != lease.fence());
     }
 }

@@ -6,18 +6,18 @@
 use std::fmt;
 
 /// How many replicas acknowledged a lease, and how many had to, in a domain that was opened with `?replicas=`. An
-/// [`Error::shortage`](crate::Error::shortage).
+/// [`Error::too_few_replicas`](crate::Error::too_few_replicas).
 ///
 /// The lease is not held. What was granted is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shortage {
+pub struct TooFewReplicas {
     acknowledged: u64,
     needed: u64,
 }
 
-impl Shortage {
+impl TooFewReplicas {
     pub(crate) fn new(acknowledged: u64, needed: u64) -> Self {
-        Shortage { acknowledged, needed }
+        TooFewReplicas { acknowledged, needed }
     }
 
     /// How many acknowledged in time.
@@ -33,10 +33,10 @@ impl Shortage {
     }
 }
 
-impl fmt::Display for Shortage {
+impl fmt::Display for TooFewReplicas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} replicas acknowledged", self.acknowledged, self.needed)
     }
 }
 
-impl std::error::Error for Shortage {}
+impl std::error::Error for TooFewReplicas {}
