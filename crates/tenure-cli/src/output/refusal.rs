@@ -22,10 +22,12 @@ pub(crate) fn busy(name: &str, asked: &args::Domain, patience: &Patience, busy: 
     if let Ok(located) = address::locate(asked) {
         say(format_args!("domain {located}"));
     }
-    say(match busy.waiters {
-        0 => "nobody else waits for it".to_owned(),
-        waiters => format!("{waiters} waiting for it"),
-    });
+    match busy.waiters {
+        Some(0) => say("nobody else waits for it"),
+        Some(waiters) => say(format_args!("{waiters} waiting for it")),
+        // A waiter that gives up knows how many were ahead of it, and not how many are behind.
+        None => {}
+    }
     if patience.limit().is_some_and(|limit| limit.is_zero()) {
         let option = if patience.nonblock { "-n" } else { "-w 0" };
         say(format_args!("to wait for it up to a minute: use -w 60s instead of {option}"));

@@ -186,7 +186,7 @@ macro_rules! each_conformance_case {
                 those_who_wait_are_shown_with_their_place_and_time: [Fifo];
                 busy_says_who_since_when_and_how_many_wait: [];
                 busy_says_the_holders_fence: [Fifo];
-                one_that_gives_up_does_not_count_itself: [];
+                a_waiter_that_gives_up_claims_no_number_of_waiters: [];
                 a_guard_knows_its_facts: [];
                 a_guard_knows_its_facts_out_of_reach_too: [CutOff];
                 every_lease_has_a_fresh_token: [];

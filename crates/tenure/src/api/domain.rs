@@ -11,6 +11,7 @@ use crate::api::lock::Lock;
 use crate::backend::{Answer, Capability, open};
 use crate::core::deadlines::Terms;
 use crate::core::record::{Op, Reply};
+use crate::engine;
 use crate::engine::client::{Client, Executed};
 use crate::time::clock::Clock;
 use crate::types::error::{Error, ErrorKind};
@@ -159,7 +160,7 @@ impl Domain {
         let clock = open::clock(&url);
         let connected = clock.clone();
         let connect = move |sink| open::open(&url, &connected, sink);
-        Ok(Domain::with(Client::new(clock, Box::new(connect)), terms, &address))
+        Ok(Domain::with(engine::new_client(clock, Box::new(connect)), terms, &address))
     }
 
     pub(crate) fn with(client: Arc<Client>, terms: Terms, address: &str) -> Self {
@@ -200,7 +201,7 @@ impl Domain {
                 let (now, session) = (server.unwrap_or_default(), self.client.session().id());
                 Ok(Status::new(name, holding.map(Into::into), &waiters, broken, now, session))
             }
-            reply => Err(crate::engine::acquire::unexpected(&reply)),
+            reply => Err(crate::engine::asking::unexpected(&reply)),
         }
     }
 

@@ -129,7 +129,7 @@ impl World {
 fn party(clock: &Arc<ManualClock>, store: &Arc<MemoryStore>) -> Party {
     let clock = Clock::Manual(Arc::clone(clock));
     let gates = Gates::new(clock.clone());
-    let client = Client::new(clock, gates.connect(store));
+    let client = crate::engine::new_client(clock, gates.connect(store));
     Party {
         client: Arc::downgrade(&client),
         domain: Domain::with(client, Terms::new(TTL, None), "gate:"),

@@ -194,7 +194,7 @@ impl Guard {
         }
         self.is_done = true;
         self.lease.0.end();
-        self.client.change(|table, after| table.detached(&lease, self.client.session(), after));
+        self.client.change(|table, effects| table.detached(&lease, effects));
         Ok(Ticket::new(lease.name.clone(), lease.token.clone(), self.fence(), self.claim.terms.ttl))
     }
 
@@ -204,9 +204,9 @@ impl Guard {
         lease.renewal_sent();
         let Executed { reply, sent, .. } =
             client.execute(&lease.name, op, self.claim.terms.timeout()).await?;
-        client.change(|table, after| {
+        client.change(|table, effects| {
             lease.set_degraded(client.opened().is_degraded(&lease.token));
-            table.renewed(lease, sent, ttl, Some(&reply), client.session(), after);
+            table.renewed(lease, sent, ttl, Some(&reply), effects);
         });
         match &reply {
             Reply::NotHeld { holder } => {

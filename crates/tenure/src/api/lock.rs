@@ -222,12 +222,13 @@ impl Lock {
     /// # }
     /// ```
     pub async fn take_over(&self) -> Result<Guard, Error> {
-        let claim = Arc::clone(self.claim()?);
+        let claim = self.claim()?;
         let op = |bid: &Bid, not_after| {
             let (token, ttl) = (bid.token.clone(), bid.claim.terms.first_term());
             Op::TakeOver { token, ttl, floor: bid.floor, not_after }
         };
-        take_over::take(&self.client, claim, op).await
+        let turn = take_over::take(&self.client, claim, op).await?;
+        Ok(self.guard(claim, turn))
     }
 
     fn patience(&self, waits: bool, limit: Option<Moment>) -> Patience {

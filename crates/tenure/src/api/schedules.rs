@@ -174,7 +174,7 @@ fn connect(
             Line::Wire => wire::connect(memory),
         }
     };
-    Client::new(Clock::Manual(Arc::clone(clock)), Box::new(connect))
+    crate::engine::new_client(Clock::Manual(Arc::clone(clock)), Box::new(connect))
 }
 
 /// Runs a scenario under many schedules, on either line; afterwards nothing is left.

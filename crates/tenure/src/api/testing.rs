@@ -37,7 +37,7 @@ use crate::api::domain::Domain;
 use crate::backend::memory::{Faults, Memory, MemoryStore};
 use crate::backend::{Backend, Pending};
 use crate::core::deadlines::Terms;
-use crate::engine::client;
+use crate::engine;
 use crate::time::clock::Clock;
 use crate::time::manual_clock::ManualClock;
 
@@ -69,7 +69,7 @@ impl Store {
             });
             Pending::now(connected)
         };
-        let client = client::Client::new(Clock::Manual(Arc::clone(&self.clock)), Box::new(connect));
+        let client = engine::new_client(Clock::Manual(Arc::clone(&self.clock)), Box::new(connect));
         Client { domain: Domain::with(client, Terms::new(Terms::DEFAULT_TTL, None), "memory:"), faults }
     }
 

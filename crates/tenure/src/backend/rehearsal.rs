@@ -73,9 +73,9 @@ impl Ear {
 pub(crate) struct Rehearsed {
     /// How long it took to take the name; or what went wrong with the lease.
     pub(crate) lease: Result<Duration, Error>,
-    /// Effects which time the one who waited was told of its turn.
+    /// After which time the one who waited was told of its turn.
     pub(crate) hand_over: Option<Duration>,
-    /// Effects which time the holder was told that its lease was broken.
+    /// After which time the holder was told that its lease was broken.
     pub(crate) loss: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked for: a name, for how long, under which label.
+//! What a client asks for: a name, for how long, under which label.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::types::error::Error;
 use crate::types::name::Name;
 use crate::types::owner::check_label;
 
-/// What is asked for. Shared by the lock that describes it and the guards that it yields.
+/// What a client asks for. The lock that describes it and the guards that it yields share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) name: Name,
@@ -21,7 +21,7 @@ impl Claim {
         check_label(&self.label)
     }
 
-    /// Whether a lease that was taken for one of them serves the other as well.
+    /// Whether a lease that was taken for `other` serves this claim as well.
     pub(crate) fn is_served_by(self: &Arc<Self>, other: &Arc<Self>) -> bool {
         Arc::ptr_eq(self, other) || self == other
     }

@@ -1,9 +1,9 @@
 //! The holder's side of a lease. Pure: time comes in, decisions go out.
 //!
-//! The believed deadline counts from **before** the request was sent, less a margin for clocks that run at different speeds. The
-//! store counts from when it executed the request, which was later: so the holder stops believing before the store can give the
-//! name to another (I2, I4), also when the store hangs or the process is stopped. A request that was not answered is *unknown*,
-//! not lost: the lease is believed until its deadline, and the renewal is sent again.
+//! The holder counts its deadline from **before** it sent the request, less a margin for clocks that run at different rates. The store counts
+//! from when it executed the request, which was later. So the holder stops believing before the store can give the name to another (I2, I4),
+//! also if the store hangs or the process is stopped. An unacknowledged request is *unknown*, not lost: the holder believes until its deadline,
+//! and sends the renewal again.
 
 #[cfg(test)]
 mod tests;
@@ -51,7 +51,7 @@ impl Default for Margin {
     }
 }
 
-/// What a lease is asked for: how long it lasts, and how long it is renewed.
+/// What a claim asks for: how long the lease lasts, and how long it is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) ttl: Duration,
@@ -87,7 +87,7 @@ impl Terms {
         Ok(())
     }
 
-    /// How long an attempt may go unanswered.
+    /// How long the client waits for the answer to one command.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout.unwrap_or((self.ttl / 4).min(LONGEST_TIMEOUT))
     }
@@ -97,18 +97,18 @@ impl Terms {
         self.max_hold.unwrap_or(Duration::MAX).min(self.ttl)
     }
 
-    /// Whether it ends too early if nobody renews it.
+    /// Whether the lease needs renewals.
     pub(crate) fn needs_renewal(&self) -> bool {
         self.renewed && self.max_hold.is_none_or(|max_hold| max_hold > self.ttl)
     }
 
-    /// Whether the holder may pass its lease on: what is left of it is as good as a new one.
+    /// Whether the lease may pass to another task: what is left of it is as good as a new one.
     pub(crate) fn can_be_passed(&self) -> bool {
         self.renewed && self.max_hold.is_none()
     }
 }
 
-/// A reply of the store with its time in it, and when the request for it was sent: `server` was read no earlier than `sent`.
+/// The store's time in a reply, and when its request was sent: the store read `server` no earlier than `sent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TimePair {
     pub(crate) sent: Moment,
@@ -124,7 +124,7 @@ pub(crate) enum Step {
     Rest { until: Moment },
     /// Renew, asking for this long.
     Renew { ttl: Duration },
-    /// The deadline is past: it is not held any longer. `unanswered` when the store did not answer the last renewal.
+    /// The deadline is over: the lease is not held any longer. `unanswered` if the store did not answer the last renewal.
     Over { unanswered: bool },
 }
 
@@ -133,11 +133,11 @@ pub(crate) enum Step {
 pub(crate) struct Deadlines {
     ttl: Duration,
     margin: Margin,
-    /// Believed until then.
+    /// The holder believes until then.
     deadline: Moment,
-    /// When to renew; `None` when it may not last longer.
+    /// When to renew; `None` if the lease must not last longer.
     renew_at: Option<Moment>,
-    /// It may not last longer than this, whatever its holder does.
+    /// The longest time that it can be held.
     hold_end: Option<Moment>,
     /// It is not renewed past this, unless by hand.
     end: Option<Moment>,
@@ -152,10 +152,10 @@ impl Deadlines {
         Deadlines::starting(terms, sent, term, sent + believed(term, terms.margin))
     }
 
-    /// A lease that was granted by a push, for `term`, at the store's time `at`, and received at `now` (rule 4 of waiting).
+    /// A lease that a push granted for `term` at the store's time `at`, and that was received at `now` (rule 4 of waiting).
     ///
-    /// The store's time went from `pair.server` to `at`, so the grant was made no earlier than `pair.sent` plus that. `None` when
-    /// that can't be: the store's clock was set; then only a renewal can tell.
+    /// The store's time went from `pair.server` to `at`, so the store granted it no earlier than `pair.sent` plus the difference. `None` if that
+    /// can't be, because the store's clock was set: then only a renewal can tell.
     pub(crate) fn pushed(
         terms: &Terms,
         pair: TimePair,
@@ -169,7 +169,7 @@ impl Deadlines {
             return None;
         }
         let made = pair.sent + passed;
-        // Clocks that run at different speeds drift apart with the age of the pair.
+        // Clocks that run at different rates drift apart with the age of the pair.
         let deadline = made + believed(term, terms.margin) - terms.margin.of(age);
         Some(Deadlines::starting(terms, made, term, deadline))
     }
@@ -202,12 +202,12 @@ impl Deadlines {
         self.renew_at = Some(now + (self.ttl / 20).min(LONGEST_PAUSE));
     }
 
-    /// Renew at that moment, if not before: at the next look when it is now.
+    /// Renew at that moment, if not before.
     pub(crate) fn verify(&mut self, at: Moment) {
         self.renew_at = Some(self.renew_at.map_or(at, |planned| planned.min(at)));
     }
 
-    /// What a renewal by hand asks for. A lease that is not renewed by itself lives on from here.
+    /// What a renewal by hand asks for. A lease without automatic renewal lasts for one ttl from here.
     pub(crate) fn renewal_by_hand(&mut self, now: Moment) -> Duration {
         if !self.renewed {
             self.end = Some(now + self.ttl);
@@ -248,7 +248,7 @@ impl Deadlines {
     }
 }
 
-/// How much of a term is believed: all but the margin and 2 ms.
+/// How much of a term the holder believes in: all but the margin and 2 ms.
 fn believed(term: Duration, margin: Margin) -> Duration {
     term.saturating_sub(margin.of(term) + Duration::from_millis(2))
 }

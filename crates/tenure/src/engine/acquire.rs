@@ -1,32 +1,29 @@
 //! One task's way to its turn.
 //!
-//! On a name that nobody here wants, the task asks the store itself: one round trip, no other task involved. Otherwise it takes a task
-//! in the cohort and waits to be called. Whatever becomes of the task's future (its time is up, it is dropped at any await), what it
-//! left behind is taken over or undone by [`Acquiring`]'s drop: I5.
+//! If no other task of this process wants the name, the task asks the store itself: one round trip, no other task involved. Otherwise it
+//! joins the cohort and waits to be woken. If the task's future is dropped at any await, [`Acquiring`]'s drop hands over or undoes what the
+//! task has begun: I5.
 
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::backend::{Answer, Backend};
+use crate::backend::Backend;
 use crate::core::claim::Claim;
-use crate::core::deadlines::{Deadlines, TimePair};
-use crate::core::record::{Op, Reply};
+use crate::core::deadlines::Deadlines;
+use crate::core::record::Op;
+use crate::engine::asking::{Asked, ask_store, interpret};
 use crate::engine::bid::Bid;
 use crate::engine::client::Client;
 use crate::engine::cohort::{WaitingTask, Wakeup};
 use crate::engine::lease_state::Turn;
 use crate::engine::release;
-use crate::engine::seek;
 use crate::engine::table::Enqueued;
 use crate::time::backoff::Attempts;
-use crate::time::clock::{Moment, micros};
+use crate::time::clock::Moment;
 use crate::types::error::{Error, ErrorKind};
 use crate::types::name::Name;
 use crate::types::status::Busy;
-
-/// What a clock may be off, or a request may be late, where a moment is waited for.
-pub(crate) const SLACK: Duration = Duration::from_millis(10);
 
 pub(crate) enum Outcome {
     Turn(Turn),
@@ -45,7 +42,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// How long a task that has not reached the store yet goes on trying (decision 0038).
+    /// How long a task tries to reach the store for the first time (decision 0038).
     fn at_first(&self) -> Duration {
         match (self.waits, self.max_outage, self.limit) {
             (true, Some(max_outage), _) => max_outage,
@@ -54,7 +51,7 @@ impl Patience {
         }
     }
 
-    /// How long one that stands in the queue goes on without an answer. A limit ends the wait by itself.
+    /// How long a task in the queue waits without an answer of the store. A limit ends the wait by itself.
     fn in_queue(&self, ttl: Duration) -> Duration {
         match self.limit {
             Some(_) => self.max_outage.unwrap_or(Duration::MAX),
@@ -90,7 +87,7 @@ pub(crate) async fn acquire(
 /// Waits before a task that could not reach the store tries again.
 ///
 /// # Errors
-/// When its patience is over: why the store was out of reach.
+/// Why the store is out of reach, once the task's patience is over.
 async fn pause(
     client: &Client,
     patience: Patience,
@@ -104,7 +101,7 @@ async fn pause(
     });
     let again = attempts.again(&client.clock, error).await;
     if again.is_err() {
-        // A limit is waited for to its end.
+        // A wait with a limit lasts until the limit.
         client.clock.sleep_until(attempts.give_up).await;
     }
     client.check_process()?;
@@ -113,9 +110,9 @@ async fn pause(
 
 /// Why an attempt ended without an outcome.
 enum Ended {
-    /// The store's answer was read too late to be of use, as after the machine slept.
+    /// The answer came too late to be of use, for example because the machine slept.
     TooLate,
-    /// It may be tried again, if the error is one that passes.
+    /// The task may try again, if the error is transient.
     Failed(Error),
     /// The task has no time or patience left.
     GaveUp(Error),
@@ -133,18 +130,17 @@ async fn acquire_once(
     patience: Patience,
 ) -> Result<Outcome, Ended> {
     let Patience { waits, limit, .. } = patience;
-    let session = match client.opened_before() {
-        Some(backend) => backend.session(),
-        None => Box::pin(connect(client, limit)).await?.session(),
-    };
-    // Also for whoever waits: the task that asks for it may do so on a runtime that ends before this one.
+    if client.opened_before().is_none() {
+        Box::pin(connect(client, limit)).await?;
+    }
+    // For waiting tasks too: the task that asks on their behalf may run on a runtime that ends before this one.
     client.see_runtime(&claim.terms)?;
     let waker = std::future::poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let max_outage = patience.in_queue(claim.terms.ttl);
     let (name, task) = (&claim.name, WaitingTask::new(Arc::clone(claim), waits, max_outage, waker));
     let mut acquiring =
         Acquiring { client, name, task, bid: None, asked_until: None, is_queued: false, is_watched: false };
-    match client.table.lock().enqueue(name, &acquiring.task, session)? {
+    match client.table.lock().enqueue(name, &acquiring.task)? {
         Enqueued::Refused(busy) => return Ok(Outcome::Busy(Box::new(busy))),
         Enqueued::Wait { asked_until } => {
             acquiring.is_queued = true;
@@ -156,19 +152,19 @@ async fn acquire_once(
     if acquiring.is_queued {
         client.mind_keeper();
     }
-    // Asking the store is boxed: most turns of a contended name never come here, and their futures stay small.
+    // Boxed, because most turns of a contended name never ask the store: their futures stay small.
     if acquiring.bid.is_some() {
         match Box::pin(acquiring.ask(limit)).await? {
-            Asked::Answered(outcome) => return Ok(outcome),
-            Asked::TooLate => return Err(Ended::TooLate),
-            Asked::MustWait => {}
+            Attempted::Answered(outcome) => return Ok(outcome),
+            Attempted::TooLate => return Err(Ended::TooLate),
+            Attempted::MustWait => {}
         }
     }
     acquiring.wait(limit).await
 }
 
 /// What became of a task that asked the store.
-enum Asked {
+enum Attempted {
     Answered(Outcome),
     MustWait,
     TooLate,
@@ -190,65 +186,60 @@ struct Acquiring<'a> {
     task: Arc<WaitingTask>,
     /// What it asks the store with, until it has its answer.
     bid: Option<Bid>,
-    /// Another task asks; after this moment, one that nobody polls any more.
+    /// Another task asks. It has its answer by this moment, unless it is no longer polled.
     asked_until: Option<Moment>,
     is_queued: bool,
-    /// Its task has the waker of the present poll.
+    /// The cohort has the waker of the present poll.
     is_watched: bool,
 }
 
 impl Acquiring<'_> {
     /// Asks the store, if it is this task's to ask.
-    async fn ask(&mut self, limit: Option<Moment>) -> Result<Asked, Error> {
+    async fn ask(&mut self, limit: Option<Moment>) -> Result<Attempted, Error> {
         let (client, name) = (self.client, self.name);
         let Some(bid) = &mut self.bid else {
-            return Ok(Asked::MustWait);
+            return Ok(Attempted::MustWait);
         };
         let terms = bid.claim.terms;
         let start = client.clock.now();
         let give_up = start + terms.timeout();
-        let is_own_limit = limit.filter(|&limit| limit > start && limit < give_up);
-        let give_up = is_own_limit.unwrap_or(give_up);
-        let (waits, polls) = (self.task.waits, client.opened().polls(self.name));
+        let own_limit = limit.filter(|&limit| limit > start && limit < give_up);
+        let give_up = own_limit.unwrap_or(give_up);
+        let (waits, polls) = (self.task.waits, client.opened().polls(name));
         let op = |bid: &Bid, not_after| bid.op(waits, polls, not_after);
-        let error = match ask_store(client, name, bid, give_up, op).await {
-            Ok((Reply::Granted { fence }, sent)) => return self.granted(fence, sent),
-            Ok((Reply::Waiting { joined_at, holding, ahead }, sent)) => {
-                bid.joined_at = Some(joined_at);
-                let longest = client.opened().longest_pause();
-                let server = bid.pair.as_ref().map(|pair| pair.server);
-                bid.due = Some(seek::due(sent, server, &holding, ahead, polls, longest));
-                let busy = Busy { holder: Some(holding.into()), waiters: ahead + 1 };
+        let answer = ask_store(client, name, bid, give_up, op).await;
+        let asked = answer.and_then(|(reply, sent)| interpret(client, bid, polls, reply, sent));
+        let error = match asked {
+            Ok(Asked::Granted { fence, sent }) => return self.granted(fence, sent),
+            Ok(Asked::Waiting { busy, again }) => {
+                bid.due = Some(again);
                 let (queued, task) = (bid.clone(), &self.task);
-                let is_sought = client.change(|table, after| {
-                    table.ask_queued(name, task, queued, busy, client.session(), after)
-                })?;
+                let is_sought =
+                    client.change(|table, effects| table.ask_queued(name, task, queued, busy, effects))?;
                 if let Some(bid) = self.bid.take().filter(|_| !is_sought) {
                     release::leave(client, name.clone(), bid.token, bid.may_execute_until, terms.ttl);
                 }
                 self.is_queued = true;
-                return Ok(Asked::MustWait);
+                return Ok(Attempted::MustWait);
             }
-            Ok((Reply::Busy { holding, waiters }, _)) => {
+            Ok(Asked::Refused(busy)) => {
                 if let Some(may_execute_until) = bid.may_execute_until {
                     let undo = Op::Leave { token: bid.token.clone() };
                     release::compensate_after(client, name.clone(), undo, may_execute_until, terms.ttl);
                 }
                 let token = bid.token.clone();
                 self.bid = None;
-                client.change(|table, after| table.ask_ended(name, &token, None, client.session(), after));
-                let busy = Busy { holder: Some(holding.into()), waiters };
-                return Ok(Asked::Answered(Outcome::Busy(Box::new(busy))));
+                client.change(|table, effects| table.ask_ended(name, &token, None, effects));
+                return Ok(Attempted::Answered(Outcome::Busy(Box::new(busy))));
             }
-            Ok((reply, _)) => unexpected(&reply),
+            Ok(Asked::NothingToReplace | Asked::TooLate) => return Ok(Attempted::TooLate),
             Err(error) if error.kind() == ErrorKind::Forked => return Err(error),
             Err(error) => error,
         };
-        if is_own_limit.is_none() {
-            // Not this task's impatience, but the store: whoever waits for the same answer gets it.
+        if own_limit.is_none() {
+            // The store failed, not this task's patience: the tasks that wait for the same answer get the error too.
             let token = bid.token.clone();
-            client
-                .change(|table, after| table.ask_ended(name, &token, Some(&error), client.session(), after));
+            client.change(|table, effects| table.ask_ended(name, &token, Some(&error), effects));
             if let Some(bid) = self.bid.take().filter(|bid| bid.may_execute_until.is_some()) {
                 release::leave(client, name.clone(), bid.token, bid.may_execute_until, terms.ttl);
             }
@@ -256,24 +247,24 @@ impl Acquiring<'_> {
         Err(error)
     }
 
-    fn granted(&mut self, fence: u64, sent: Moment) -> Result<Asked, Error> {
+    fn granted(&mut self, fence: u64, sent: Moment) -> Result<Attempted, Error> {
         let bid = self.bid.take().expect("the bid that was granted");
         let (token, terms, may_execute_until) = (bid.token.clone(), bid.claim.terms, bid.may_execute_until);
         let (client, name, lease) = (self.client, self.name, Deadlines::granted(&terms, sent));
         let leave = || release::leave(client, name.clone(), token.clone(), may_execute_until, terms.ttl);
         if client.clock.now() >= lease.deadline() {
-            client.change(|table, after| table.ask_ended(name, &token, None, client.session(), after));
+            client.change(|table, effects| table.ask_ended(name, &token, None, effects));
             leave();
-            return Ok(Asked::TooLate);
+            return Ok(Attempted::TooLate);
         }
-        let turn = client.change(|table, after| table.ask_granted(name, bid, lease, fence, after));
+        let turn = client.change(|table, effects| table.ask_granted(name, bid, lease, fence, effects));
         let turn = turn.inspect_err(|_| leave())?;
-        Ok(Asked::Answered(Outcome::Turn(turn)))
+        Ok(Attempted::Answered(Outcome::Turn(turn)))
     }
 
-    /// Waits to be called.
+    /// Waits to be woken.
     async fn wait(&mut self, limit: Option<Moment>) -> Result<Outcome, Ended> {
-        // A task that came straight here is known by the waker of this very poll.
+        // A task that came straight here was enqueued with the waker of this poll.
         let mut is_watched = self.is_watched;
         if self.asked_until.is_some() {
             is_watched = false;
@@ -293,7 +284,7 @@ impl Acquiring<'_> {
             Some(call) => call,
             None if !self.client.is_here() => return Err(Error::forked().into()),
             None => {
-                // Who holds the name is known as long as somebody waits for it: read before this task is gone.
+                // The cohort knows who holds the name only while a task waits: look before this task leaves.
                 let mut table = self.client.table.lock();
                 let in_vain = table.in_vain(self.name);
                 table.dequeue(self.name, &self.task).unwrap_or_else(|| match in_vain {
@@ -310,7 +301,7 @@ impl Acquiring<'_> {
         }
     }
 
-    /// Waits until this task is called, or the one that asks must have its answer. One that nobody polls holds nobody up for ever.
+    /// Waits until this task is woken, or the asking task must have its answer. An asking task that is not polled blocks nobody for ever.
     async fn wait_for_asker(&mut self, limit: Option<Moment>) {
         let (client, name) = (self.client, self.name);
         let Some(until) = self.asked_until.filter(|&until| limit.is_none_or(|limit| until < limit)) else {
@@ -321,11 +312,11 @@ impl Acquiring<'_> {
             false => Poll::Ready(()),
         });
         if client.clock.until(until, called).await.is_none() && client.is_here() {
-            client.change(|table, after| table.ask_overdue(name, client.session(), after));
+            client.change(|table, effects| table.ask_overdue(name, effects));
         }
     }
 
-    /// Leaves the cohort; returns the call that came meanwhile.
+    /// Leaves the cohort. Returns the wake-up that came meanwhile.
     fn dequeue(&self) -> Option<Wakeup> {
         self.client.table.lock().dequeue(self.name, &self.task)
     }
@@ -338,7 +329,7 @@ impl Drop for Acquiring<'_> {
             return;
         }
         if let Some(bid) = self.bid.take() {
-            let others = self.client.change(|table, after| table.ask_abandoned(self.name, &bid, after));
+            let others = self.client.change(|table, effects| table.ask_abandoned(self.name, &bid, effects));
             if !others {
                 let ttl = bid.claim.terms.ttl;
                 release::leave(self.client, self.name.clone(), bid.token, bid.may_execute_until, ttl);
@@ -350,54 +341,4 @@ impl Drop for Acquiring<'_> {
             release::give_back_later(self.client, &turn);
         }
     }
-}
-
-/// Asks the store until it answers, at most until `give_up`; again only while a request breaks off, or comes too late to be executed.
-pub(crate) async fn ask_store(
-    client: &Client,
-    name: &Name,
-    bid: &mut Bid,
-    give_up: Moment,
-    op: impl Fn(&Bid, u64) -> Op,
-) -> Result<(Reply, Moment), Error> {
-    let mut attempts = Attempts::until(give_up);
-    loop {
-        let error = match send(client, name, bid, give_up, &op).await {
-            Ok((Reply::TooLate, _)) => {
-                Error::not_yet("requests reach the store too late to be executed").fix("try again")
-            }
-            Err(error) => error,
-            answer => return answer,
-        };
-        attempts.again(&client.clock, error).await?;
-    }
-}
-
-/// Sends one request of a bid. Until it is answered, the bid is haunted: the request may be executed later.
-pub(crate) async fn send(
-    client: &Client,
-    name: &Name,
-    bid: &mut Bid,
-    give_up: Moment,
-    op: impl Fn(&Bid, u64) -> Op,
-) -> Result<(Reply, Moment), Error> {
-    let backend = client.opened();
-    let sent = client.clock.now();
-    let timeout = micros(give_up.since(sent));
-    let not_after = backend.server_now(name).map_or(u64::MAX, |now| now.saturating_add(timeout));
-    let (before, connection) = (bid.may_execute_until.replace(give_up), backend.connection(name));
-    let answer = client.in_time(give_up, backend.execute(name, op(bid, not_after))).await;
-    if !matches!(&answer, Err(error) if error.may_have_run()) {
-        bid.may_execute_until = before;
-    }
-    let Answer { reply, server } = answer?;
-    bid.is_degraded = backend.is_degraded(&bid.token);
-    let server = server.filter(|_| connection == backend.connection(name));
-    bid.pair = server.map(|server| TimePair { sent, server, connection });
-    Ok((reply, sent))
-}
-
-pub(crate) fn unexpected(reply: &Reply) -> Error {
-    Error::new(ErrorKind::Protocol, format!("store answered an acquire with {reply:?}"))
-        .fix("is it of another version?")
 }

@@ -1,8 +1,8 @@
-//! One attempt of this client to get a lease: whatever is asked again for it is asked with its token.
+//! One attempt of this client to get a lease. All its requests carry the same token.
 //!
-//! A request that was never answered may be executed later, as a ghost, until the moment after which the store refuses it. So a bid
-//! knows until when it is haunted; and when its token has come to a guard or to a ticket while a background task still asks with it,
-//! the two share a [`Bond`], so that neither leaves with what the other has.
+//! The store may execute an unacknowledged request late, until the moment after which it refuses it: a bid knows that moment
+//! (`may_execute_until`). If the token comes to a guard or a ticket while a background task still asks with it, the two share a [`Bond`], so
+//! that neither gives back what the other has.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use tokio::sync::Notify;
 use crate::core::claim::Claim;
 use crate::core::deadlines::TimePair;
 use crate::core::record::{Op, Wait};
-use crate::engine::cohort::WaitingTask;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::time::clock::Moment;
 use crate::types::owner::{Session, Token};
@@ -21,23 +20,23 @@ use crate::types::process::Home;
 #[derive(Clone, Debug)]
 pub(crate) struct Bid {
     pub(crate) token: Token,
-    /// The process that it was begun in.
+    /// The process that began it.
     pub(crate) home: Home,
-    /// The task that it was begun for. A lease for another one is asked for by a new token.
+    /// What it asks for. A task with another claim needs a new bid.
     pub(crate) claim: Arc<Claim>,
-    /// The highest fence that was seen on this name, or on one of its group, when it began.
+    /// The highest fence that the client had seen in the name's group when the bid began.
     pub(crate) floor: u64,
     pub(crate) joined_at: Option<u64>,
     pub(crate) pair: Option<TimePair>,
-    /// When a waiter is to ask again; `None` when it has not asked yet.
+    /// When a waiter asks again; `None` before its first request.
     pub(crate) due: Option<Moment>,
-    /// The token of an earlier bid, which holds the name, and is to be replaced.
+    /// The token of an earlier bid that holds the name, which this one replaces.
     pub(crate) replaces: Option<Token>,
-    /// Until then a request that was never answered may still be executed.
+    /// Until then the store may still execute a request that it did not answer.
     pub(crate) may_execute_until: Option<Moment>,
-    /// What it was granted excludes fewer others than it was asked to.
+    /// The lease excludes fewer others than the claim asked for.
     pub(crate) is_degraded: bool,
-    /// Shared with the lease that comes of it, when a background task asks.
+    /// Shared with the lease that it leads to, if a background task asks.
     pub(crate) bond: Option<Arc<Bond>>,
 }
 
@@ -59,13 +58,19 @@ impl Bid {
         }
     }
 
+    /// The bid with a floor of at least this fence.
+    pub(crate) fn above(mut self, fence: u64) -> Self {
+        self.floor = self.floor.max(fence);
+        self
+    }
+
     /// The bid as a background task goes on with it.
     pub(crate) fn sought(mut self) -> Self {
         self.bond.get_or_insert_default();
         self
     }
 
-    /// The request for a lease: the first, or a beat.
+    /// The request for a lease: the first, or a heartbeat.
     pub(crate) fn op(&self, waits: bool, polls: bool, not_after: u64) -> Op {
         let (token, ttl, floor) = (self.token.clone(), self.claim.terms.first_term(), self.floor);
         if let Some(from) = self.replaces.clone() {
@@ -79,18 +84,18 @@ impl Bid {
         Op::Acquire { token, ttl, wait, polls, floor, not_after }
     }
 
-    /// Whether a lease for this bid is what that task asked for.
-    pub(crate) fn serves(&self, task: &WaitingTask) -> bool {
-        task.claim.is_served_by(&self.claim)
+    /// Whether a lease for this bid is what a task with that claim asked for.
+    pub(crate) fn serves(&self, claim: &Arc<Claim>) -> bool {
+        claim.is_served_by(&self.claim)
     }
 }
 
-/// What a background task and the lease that came of its bid tell each other.
+/// What a background task shares with the lease that its bid led to.
 #[derive(Debug, Default)]
 pub(crate) struct Bond {
-    /// A guard, or whoever has its ticket, has the token: nobody else may leave with it.
+    /// A guard or a ticket has the token: the background task must not give it back.
     is_kept: AtomicBool,
-    /// The fence that it was granted with.
+    /// The fence of the grant.
     fence: AtomicU64,
     may_execute_until: AtomicU64,
 }
@@ -101,20 +106,20 @@ impl Bond {
         self.is_kept.store(true, Ordering::SeqCst);
     }
 
-    /// The lease goes back to the store; returns until when a request of the background task may still be executed.
+    /// The lease goes back to the store. Returns until when the store may still execute a request of the background task.
     pub(crate) fn let_go(&self) -> Option<Moment> {
         self.is_kept.store(false, Ordering::SeqCst);
         let may_execute_until = self.may_execute_until.load(Ordering::SeqCst);
         (may_execute_until > 0).then(|| Moment::from_micros(may_execute_until))
     }
 
-    /// Whether a grant with this fence came after the one that is kept, which had ended by then.
+    /// Whether a grant with this fence came after the one that the guard has.
     pub(crate) fn is_outlived_by(&self, fence: u64) -> bool {
         fence > self.fence.load(Ordering::SeqCst)
     }
 
-    /// The background task ends; false when the bid is its to leave, and else the lease knows what haunts it. The order here and
-    /// in `let_go` makes one of them see the other.
+    /// The background task ends. If a guard has the token, the guard learns until when a request may execute; if not, returns false, and the
+    /// background task gives the bid back. The order here and in `let_go` makes one of them see the other.
     pub(crate) fn pass_on(&self, may_execute_until: Option<Moment>) -> bool {
         let may_execute_until = may_execute_until.map_or(0, Moment::as_micros);
         self.may_execute_until.fetch_max(may_execute_until, Ordering::SeqCst);
@@ -122,7 +127,7 @@ impl Bond {
     }
 }
 
-/// Wakes the background task: nobody waits any more, a push came, or the domain was closed.
+/// Wakes the background task: no task waits any more, a push came, or the domain was closed.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     rung: Notify,
@@ -134,7 +139,7 @@ impl Alarm {
         self.rung.notify_one();
     }
 
-    /// The name was granted by a push: there is nothing left to seek.
+    /// A push granted the name: there is nothing left to seek.
     pub(crate) fn ring_granted(&self) {
         self.is_granted.store(true, Ordering::SeqCst);
         self.ring();

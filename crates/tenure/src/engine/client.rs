@@ -1,10 +1,10 @@
 //! One client of a store: what the handles of a domain share.
 //!
-//! It ends with the last handle: a domain, a lock, a guard, or an acquire under way. Nothing in the background keeps it alive but
-//! work that ends by itself (R3.5).
+//! It ends with its last handle: a domain, a lock, a guard, or an acquire in progress. Background tasks keep it alive only if they end by
+//! themselves (R3.5).
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use tokio::sync::Notify;
 use crate::backend::runtime;
 use crate::backend::{Answer, Backend, Grant, Pending, Sink};
 use crate::core::deadlines::Terms;
-use crate::core::record::{Op, PROBATION, Reply};
-use crate::engine::keeper;
+use crate::core::record::{Op, Reply};
+use crate::engine::bid::{Alarm, Bid};
+use crate::engine::effects::Effects;
+use crate::engine::leftovers::Leftovers;
 use crate::engine::opening::Opening;
-use crate::engine::release::{self, Leftovers};
-use crate::engine::seek;
-use crate::engine::table::{Effects, Pushed, Table};
+use crate::engine::table::{Pushed, Table};
 use crate::engine::tasks::Tasks;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -28,24 +28,61 @@ use crate::time::clock::{Clock, Moment};
 use crate::types::error::Error;
 use crate::types::loss::{Loss, LossKind};
 use crate::types::name::Name;
-use crate::types::owner::Session;
+use crate::types::owner::{Session, Token};
 use crate::types::process::FirstUser;
 
 /// The longest that an attempt to connect may take.
 const LONGEST_CONNECT: Duration = Duration::from_secs(10);
 
-/// How a client connects: told where to send what the store says unasked.
+/// How a client connects. The sink gets what the store says unasked.
 pub(crate) type Connect = Box<dyn Fn(Weak<dyn Sink>) -> Pending<Arc<dyn Backend>> + Send + Sync>;
 
-/// A reply, when the request for it was sent, and the store's time of it.
+/// A reply, when its request was sent, and the store's time when it made the reply.
 pub(crate) struct Executed {
     pub(crate) reply: Reply,
     pub(crate) sent: Moment,
     pub(crate) server: Option<u64>,
 }
 
+/// The tasks that a client starts in the background. It knows them by these functions alone, because they know the client.
+pub(crate) struct Background {
+    /// Seeks a lease for the tasks that wait for the name.
+    pub(crate) seek: fn(Arc<Client>, Name, Bid, Arc<Alarm>),
+    /// Keeps the leases of the client until its last handle is gone.
+    pub(crate) keep: fn(KeeperRuns, Arc<Notify>) -> Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Gives back a lease that nobody wants any more.
+    pub(crate) give_up: fn(&Arc<Client>, Name, Token),
+}
+
+/// Marks that the keeper runs, for as long as it exists.
+pub(crate) struct KeeperRuns {
+    pub(crate) client: Weak<Client>,
+    is_kept: Arc<AtomicBool>,
+    /// The domain was closed: no other keeper is needed.
+    pub(crate) has_ended: bool,
+}
+
+impl KeeperRuns {
+    pub(crate) fn new(client: Weak<Client>, is_kept: Arc<AtomicBool>) -> Self {
+        KeeperRuns { client, is_kept, has_ended: false }
+    }
+}
+
+impl Drop for KeeperRuns {
+    fn drop(&mut self) {
+        self.is_kept.store(false, Ordering::Release);
+        if !self.has_ended
+            && let Some(client) = self.client.upgrade()
+            && client.is_here()
+        {
+            client.keeper_went_down();
+        }
+    }
+}
+
 pub(crate) struct Client {
     me: Weak<Client>,
+    background: Background,
     pub(crate) clock: Clock,
     connect: Connect,
     opening: Opening,
@@ -62,9 +99,10 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(clock: Clock, connect: Connect) -> Arc<Self> {
+    pub(crate) fn new(clock: Clock, connect: Connect, background: Background) -> Arc<Self> {
         Arc::new_cyclic(|me| Client {
             me: me.clone(),
+            background,
             table: Mutex::new(Table::new(clock.clone())),
             tasks: Tasks::on(&clock),
             clock,
@@ -78,7 +116,7 @@ impl Client {
         })
     }
 
-    /// Refuses a forked child, before anything of its parent is touched: a mutex may be held by a thread that the child does not have.
+    /// Refuses a forked child before it touches anything of its parent: a thread that the child does not have may hold a mutex.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
         self.user.check()
     }
@@ -88,7 +126,7 @@ impl Client {
         self.user.is_this_process()
     }
 
-    /// Remembers the caller's runtime. Refuses a lease that is to be renewed when there is no runtime that would do it.
+    /// Remembers the caller's runtime. Refuses a lease that needs renewal if there is no runtime to renew it on.
     pub(crate) fn see_runtime(&self, terms: &Terms) -> Result<(), Error> {
         match self.tasks.see_runtime() || !terms.needs_renewal() {
             true => Ok(()),
@@ -96,13 +134,13 @@ impl Client {
         }
     }
 
-    /// Refuses a forked child, and everyone after `close`.
+    /// Refuses a forked child, and every call after `close`.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.check_process()?;
         self.table.lock().check_open()
     }
 
-    /// The backend; connects when nobody has yet.
+    /// The backend. The first call connects.
     pub(crate) async fn backend(&self) -> Result<&Arc<dyn Backend>, Error> {
         self.check_process()?;
         if let Some(backend) = self.opened_before() {
@@ -119,36 +157,50 @@ impl Client {
                 answer => answer,
             })
             .await?;
-            let mut table = self.table.lock();
-            table.verify_after = backend.verifies_after();
-            table.floors.group_by(backend.groups());
-            drop(table);
             Ok(backend)
         })
         .await
     }
 
     fn connect(&self) -> Pending<Arc<dyn Backend>> {
-        let (sink, clock): (Weak<dyn Sink>, _) = (self.me.clone(), self.clock.clone());
-        match (self.connect)(sink) {
+        let (me, clock) = (self.me.clone(), self.clock.clone());
+        match (self.connect)(me.clone()) {
             Pending::Later(later) => Pending::Later(Box::pin(async move {
                 let answer = clock.until(clock.now() + LONGEST_CONNECT, later).await;
                 let silence =
                     || Err(Error::unavailable("store could not be connected to in time").fix("try again"));
-                answer.unwrap_or_else(silence)
+                let opened = answer.unwrap_or_else(silence);
+                if let (Ok(backend), Some(client)) = (&opened, me.upgrade()) {
+                    client.know(&**backend);
+                }
+                opened
             })),
-            at_once => at_once,
+            Pending::Now(opened) => {
+                if let Some(Ok(backend)) = &opened {
+                    self.know(&**backend);
+                }
+                Pending::Now(opened)
+            }
         }
     }
 
-    /// Ends everything; whoever waits for a connection is told too.
-    pub(crate) fn close(&self) {
-        let after = self.table.lock().close();
-        self.closing.notify_waiters();
-        self.follow_up(after);
+    /// Tells the table what it must know of the store before any task asks it.
+    fn know(&self, backend: &dyn Backend) {
+        let mut table = self.table.lock();
+        table.verify_after = backend.verifies_after();
+        table.bidder.session = Some(backend.session().clone());
+        table.bidder.floors.group_by(backend.groups());
     }
 
-    /// The backend, if somebody has connected.
+    /// Ends everything. Tasks that wait for a connection get an error.
+    pub(crate) fn close(&self) {
+        let mut effects = Effects::default();
+        self.table.lock().close(&mut effects);
+        self.closing.notify_waiters();
+        self.follow_up(effects);
+    }
+
+    /// The backend, if this client has connected.
     pub(crate) fn opened_before(&self) -> Option<&Arc<dyn Backend>> {
         self.opening.get()
     }
@@ -162,28 +214,28 @@ impl Client {
         self.opened().session()
     }
 
-    /// Changes the table, then does what follows from it.
+    /// Changes the table, then executes the effects of the change.
     pub(crate) fn change<T>(&self, transition: impl FnOnce(&mut Table, &mut Effects) -> T) -> T {
-        let mut after = Effects::default();
+        let mut effects = Effects::default();
         let mut table = self.table.lock();
-        let result = transition(&mut table, &mut after);
-        // The keeper may have gone down with its runtime, whatever it meant to sleep until.
-        after.rouse_keeper |= !table.due.is_empty() && !self.is_kept.load(Ordering::Acquire);
+        let result = transition(&mut table, &mut effects);
+        // The keeper's runtime may have shut down while the keeper slept.
+        effects.rouse_keeper |= !table.due.is_empty() && !self.is_kept.load(Ordering::Acquire);
         drop(table);
-        self.follow_up(after);
+        self.follow_up(effects);
         result
     }
 
-    /// Starts the keeper where it went down with its runtime: the leases that are waited for must end.
+    /// Starts the keeper again if its runtime shut down: leases that tasks wait for must end.
     pub(crate) fn mind_keeper(&self) {
         if !self.is_kept.load(Ordering::Acquire) {
             self.change(|_, _| ());
         }
     }
 
-    pub(crate) fn follow_up(&self, mut after: Effects) {
-        after.wake_all();
-        for lease in after.lost {
+    pub(crate) fn follow_up(&self, mut effects: Effects) {
+        effects.wake_all();
+        for lease in effects.lost {
             match lease.loss().map(Loss::kind) {
                 None | Some(LossKind::Closed) => {
                     tracing::debug!(target: "tenure", name = %lease.name, "closed")
@@ -192,17 +244,17 @@ impl Client {
             }
             lease.tell();
         }
-        for (name, bid, alarm) in after.seeks {
+        for (name, bid, alarm) in effects.seeks {
             if let Some(me) = self.me.upgrade() {
-                seek::start(me, name, bid, alarm);
+                (self.background.seek)(me, name, bid, alarm);
             }
         }
-        if after.rouse_keeper {
+        if effects.rouse_keeper {
             self.rouse_keeper();
         }
     }
 
-    /// Wakes the keeper; starts it when there is none, or when it went down with its runtime.
+    /// Wakes the keeper. Starts one if none runs.
     fn rouse_keeper(&self) {
         self.tasks.see_runtime();
         if let Some(keeper) = self.new_keeper() {
@@ -211,8 +263,8 @@ impl Client {
         self.alarm.notify_one();
     }
 
-    /// The keeper's runtime is going down. If another one uses this client, its leases must still be renewed.
-    pub(crate) fn keeper_went_down(&self) {
+    /// The keeper's runtime shuts down. If another runtime uses this client, its leases must still be renewed.
+    fn keeper_went_down(&self) {
         if let Some(runtime) = self.tasks.take_other_runtime()
             && let Some(keeper) = self.new_keeper()
         {
@@ -220,14 +272,13 @@ impl Client {
         }
     }
 
-    /// A keeper, unless there is one.
-    fn new_keeper(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+    /// A new keeper, unless one runs.
+    fn new_keeper(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         if self.is_kept.swap(true, Ordering::AcqRel) {
             return None;
         }
-        let (client, is_running) = (self.me.clone(), Arc::clone(&self.is_kept));
-        let running = keeper::Running { client, is_running, has_ended: false };
-        Some(keeper::keep(running, Arc::clone(&self.alarm)))
+        let runs = KeeperRuns::new(self.me.clone(), Arc::clone(&self.is_kept));
+        Some((self.background.keep)(runs, Arc::clone(&self.alarm)))
     }
 
     /// Executes an operation, as [`ask_again`](Self::ask_again).
@@ -241,7 +292,7 @@ impl Client {
         Ok(Executed { reply, sent, server })
     }
 
-    /// Asks the store; again while that breaks off unanswered, within the time that one command may take.
+    /// Asks the store, and again if the connection breaks, within the time that one command may take.
     pub(crate) async fn ask_again<T: Unpin>(
         &self,
         timeout: Duration,
@@ -267,7 +318,7 @@ impl Client {
             true => work.as_mut().poll(cx),
             false => Poll::Ready(Err(Error::forked())),
         }));
-        // A store in this process, or of this machine, answers at once: no clock is read for it.
+        // A store in this process or on this machine answers at once: that needs no look at the clock.
         if let Poll::Ready(answer) = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
             return answer;
         }
@@ -289,14 +340,14 @@ impl Sink for Client {
             return;
         }
         let connection = self.opened_before().map_or(0, |backend| backend.connection(name));
-        match self.change(|table, after| table.pushed(name, &grant, connection, after)) {
+        match self.change(|table, effects| table.pushed(name, &grant, connection, effects)) {
             Pushed::Known => {}
             Pushed::Unwanted => {
                 if let Some(me) = self.me.upgrade() {
-                    release::leave(&me, name.clone(), grant.token, None, PROBATION);
+                    (self.background.give_up)(&me, name.clone(), grant.token);
                 }
             }
-            // Not given back: the process that asked for it may be at work under it.
+            // The client keeps it: the process that asked for it may be at work under it.
             Pushed::Unasked => tracing::warn!(
                 target: "tenure",
                 %name,
@@ -307,7 +358,7 @@ impl Sink for Client {
 
     fn verify(&self, name: &Name) {
         if self.is_here() {
-            self.change(|table, after| table.verify(name, after));
+            self.change(|table, effects| table.verify(name, effects));
         }
     }
 
@@ -317,9 +368,9 @@ impl Sink for Client {
         }
         // Another server may tell more, or less, of what happens to a lease.
         let verify_after = self.opened_before().and_then(|backend| backend.verifies_after());
-        self.change(|table, after| {
+        self.change(|table, effects| {
             table.verify_after = verify_after;
-            table.verify_all(after);
+            table.verify_all(effects);
         });
     }
 
@@ -336,8 +387,7 @@ impl Drop for Client {
             self.alarm.notify_one();
             return;
         }
-        // Whatever is dropped here may wake a task of the parent's runtime, close a connection or lock a mutex: a forked child leaves it all
-        // where it is.
+        // Dropping these could wake a task of the parent's runtime, close a connection or lock a mutex: a forked child leaks them.
         let table = std::mem::replace(&mut self.table, Mutex::new(Table::new(self.clock.clone())));
         std::mem::forget((table, std::mem::take(&mut self.opening), std::mem::take(&mut self.tasks)));
     }

@@ -1,9 +1,9 @@
 //! The tasks of this process that want, or have, one name.
 //!
 //! Lock cohorting, known from locks for NUMA machines: the tasks queue here, and the cohort as a whole is *one* waiter in the
-//! store's queue, so a cancelled task loses nobody's place. A lease that the store granted passes from task to task without a round
-//! trip, each with the next fence of the lease's range, until its budget is spent; then it goes back to the store, which gives it to
-//! another process if one waits. So the order is: first come, first served between processes, and within a process.
+//! store's queue, so a cancelled task costs no other task its position. A granted lease passes from task to task without a round trip, each
+//! with the next fence of the lease's range, until its budget is spent. Then it goes back to the store, which gives it to another process if
+//! one waits. So the order is: first come, first served between processes, and within a process.
 //!
 //! This file has the parts; what happens to them is in [`table`](crate::engine::table), under one lock.
 
@@ -16,21 +16,21 @@ use crate::backend::Grant;
 use crate::core::claim::Claim;
 use crate::core::deadlines::Deadlines;
 use crate::core::record::{Holding, RANGE};
-use crate::engine::acquire::SLACK;
 use crate::engine::bid::{Alarm, Bid};
+use crate::engine::effects::Effects;
 use crate::engine::lease_state::{SharedLease, Turn};
-use crate::engine::table::Effects;
+
 use crate::sync::Mutex;
-use crate::time::clock::Moment;
+use crate::time::clock::{Moment, SLACK};
 use crate::types::error::Error;
 use crate::types::name::Name;
 use crate::types::owner::Token;
 use crate::types::status::Busy;
 
-/// How long a lease may pass from task to task before the store is asked whether another process waits.
+/// How long a lease may pass from task to task before it goes back to the store, where another process may wait.
 pub(crate) const TURN_BUDGET: Duration = Duration::from_millis(5);
 
-/// A task that asked for the name and was not answered yet.
+/// A task that wants the name and has no answer yet.
 #[derive(Debug)]
 pub(crate) struct WaitingTask {
     pub(crate) claim: Arc<Claim>,
@@ -66,12 +66,12 @@ pub(crate) enum Wakeup {
     Turn(Turn),
     Busy(Box<Busy>),
     Failed(Error),
-    /// It waited for as long as it meant to.
+    /// It waited for as long as it was willing to.
     GaveUp(Error),
 }
 
 impl WaitingTask {
-    /// A task whose task is woken when it is called.
+    /// A task that this waker wakes.
     pub(crate) fn new(claim: Arc<Claim>, waits: bool, max_outage: Duration, waker: Waker) -> Arc<Self> {
         Arc::new(WaitingTask { claim, waits, max_outage, slot: Mutex::new(Slot::Waiting(Some(waker))) })
     }
@@ -92,12 +92,12 @@ impl WaitingTask {
         }
     }
 
-    /// The same, and leaves the answer where it is.
+    /// The same, without taking the answer.
     pub(crate) fn poll_is_woken(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.slot.lock().watch(cx)
     }
 
-    /// Leaves: takes the answer along if there is one, and can't be called any more.
+    /// Leaves with the answer, if there is one. From then on it can't be woken.
     pub(crate) fn leave(&self) -> Option<Wakeup> {
         self.collect(&mut self.slot.lock())
     }
@@ -124,7 +124,7 @@ impl WaitingTask {
 #[derive(Debug)]
 pub(crate) enum Phase {
     Idle,
-    /// The first task asks the store itself, with this token. A grant that is pushed before it has its answer is kept.
+    /// The first task asks the store itself, with this token. A grant that is pushed before its answer comes is kept in `early`.
     Asking {
         token: Token,
         early: Option<Box<Grant>>,
@@ -148,12 +148,12 @@ impl Phase {
     }
 }
 
-/// What a grant that is pushed meanwhile has to be compared with.
+/// The bid of the background task, with what it last heard from the store.
 #[derive(Debug)]
 pub(crate) struct Seeking {
     pub(crate) bid: Bid,
     pub(crate) busy: Option<Busy>,
-    /// Why the store was not reached when it was last asked.
+    /// Why the last request failed.
     pub(crate) trouble: Option<Error>,
     pub(crate) alarm: Arc<Alarm>,
 }
@@ -177,7 +177,7 @@ impl Cohort {
         matches!(&self.phase, Phase::Asking { token, .. } if token == asking)
     }
 
-    /// The token that the store is asked with, if it is.
+    /// The token with which this cohort asks the store now.
     pub(crate) fn asked_with(&self) -> Option<&Token> {
         match &self.phase {
             Phase::Asking { token, .. } => Some(token),
@@ -190,10 +190,10 @@ impl Cohort {
         self.waiting.is_empty() && self.leases.is_empty() && matches!(self.phase, Phase::Idle)
     }
 
-    /// A background task seeks a lease from now on; returns what was going on before.
-    pub(crate) fn seek(&mut self, name: &Name, bid: Bid, busy: Option<Busy>, after: &mut Effects) -> Phase {
+    /// Lets a background task seek a lease from now on. Returns the phase before.
+    pub(crate) fn seek(&mut self, name: &Name, bid: Bid, busy: Option<Busy>, effects: &mut Effects) -> Phase {
         let (bid, alarm) = (bid.sought(), Arc::<Alarm>::default());
-        after.seeks.push((name.clone(), bid.clone(), Arc::clone(&alarm)));
+        effects.seeks.push((name.clone(), bid.clone(), Arc::clone(&alarm)));
         let seeking = Seeking { bid, busy, trouble: None, alarm };
         std::mem::replace(&mut self.phase, Phase::Seeking(Box::new(seeking)))
     }
@@ -202,43 +202,43 @@ impl Cohort {
         self.leases.iter().any(|held| held.shared.token == *token)
     }
 
-    /// The number of the lease of this turn, if the cohort still has it.
+    /// The index of this lease, if the cohort still has it.
     pub(crate) fn index_of(&self, lease: &Arc<SharedLease>) -> Option<usize> {
         self.leases.iter().position(|held| Arc::ptr_eq(&held.shared, lease))
     }
 
-    /// Who holds the name, as far as is known here.
+    /// Who holds the name, as far as this client knows.
     pub(crate) fn busy(&self, now: Moment) -> Option<Busy> {
         match &self.phase {
             Phase::Held { id } => {
                 let held = self.leases.iter().find(|held| held.id == *id)?;
-                Some(held.busy(now, self.waiting.len()))
+                Some(held.busy(now))
             }
             Phase::Seeking(seeking) => seeking.busy.clone(),
             Phase::Idle | Phase::Asking { .. } | Phase::Returning => None,
         }
     }
 
-    /// Answers everyone that waits with an error.
-    pub(crate) fn fail_all(&mut self, error: &Error, after: &mut Effects) {
+    /// Answers all waiting tasks with an error.
+    pub(crate) fn fail_all(&mut self, error: &Error, effects: &mut Effects) {
         let waiting = self.waiting.drain(..);
-        after.wake(waiting.filter_map(|task| task.call(Wakeup::Failed(error.clone()))));
+        effects.wake(waiting.filter_map(|task| task.call(Wakeup::Failed(error.clone()))));
     }
 
-    /// Answers those that do not wait for a store that has not answered for so long.
-    pub(crate) fn fail_impatient(&mut self, outage: Duration, error: &Error, after: &mut Effects) {
+    /// Answers the tasks that don't wait out an outage of this length.
+    pub(crate) fn fail_impatient(&mut self, outage: Duration, error: &Error, effects: &mut Effects) {
         let (patient, impatient) = self.waiting.drain(..).partition(|task| outage < task.max_outage);
         self.waiting = patient;
         let impatient: VecDeque<Arc<WaitingTask>> = impatient;
-        after.wake(impatient.iter().filter_map(|task| task.call(Wakeup::GaveUp(error.clone()))));
+        effects.wake(impatient.iter().filter_map(|task| task.call(Wakeup::GaveUp(error.clone()))));
     }
 
-    /// Answers those that do not wait.
-    pub(crate) fn refuse_tries(&mut self, busy: &Busy, after: &mut Effects) {
+    /// Answers the tasks that do not wait.
+    pub(crate) fn refuse_tries(&mut self, busy: &Busy, effects: &mut Effects) {
         let (waiting, tries) = self.waiting.drain(..).partition(|task| task.waits);
         self.waiting = waiting;
         let tries: VecDeque<Arc<WaitingTask>> = tries;
-        after.wake(tries.iter().filter_map(|task| task.call(Wakeup::Busy(Box::new(busy.clone())))));
+        effects.wake(tries.iter().filter_map(|task| task.call(Wakeup::Busy(Box::new(busy.clone())))));
     }
 }
 
@@ -252,15 +252,15 @@ pub(crate) struct Held {
     /// Where its range of fences starts.
     pub(crate) start: u64,
     pub(crate) turn: Turn,
-    /// The task whose turn it is, if it was called to it.
+    /// The task whose turn it is, if it was woken for it.
     pub(crate) task: Option<Arc<WaitingTask>>,
     /// It passes from task to task until then.
     pub(crate) pass_until: Moment,
-    /// When to see whether the task that was called came for its turn.
+    /// When to check whether the woken task came for its turn.
     pub(crate) first_look: Option<Moment>,
-    /// A renewal is under way.
+    /// A renewal is in flight.
     pub(crate) is_renewing: bool,
-    /// The renewal that is under way may have been executed before the lease ended: verify again.
+    /// The store may have executed the renewal in flight before the lease ended: verify again.
     pub(crate) verify_again: bool,
     /// Where it stands in the schedule.
     pub(crate) due: Moment,
@@ -283,19 +283,19 @@ impl Held {
         self.turn.clone()
     }
 
-    /// Takes the turn back from a task that did not come for it, as one whose future is not polled.
+    /// Takes the turn back from a task that did not come for it, because its future is not polled.
     pub(crate) fn take_back_turn(&mut self) -> Option<Arc<WaitingTask>> {
         let task = self.task.take_if(|task| task.take_back_turn())?;
         self.turn.end();
         Some(task)
     }
 
-    fn busy(&self, now: Moment, waiters: usize) -> Busy {
+    fn busy(&self, now: Moment) -> Busy {
         let holding = Holding {
             token: self.shared.token.clone(),
             fence: self.start,
             left: self.lease.deadline().since(now),
         };
-        Busy { holder: Some(holding.into()), waiters }
+        Busy { holder: Some(holding.into()), waiters: None }
     }
 }

@@ -1,8 +1,8 @@
 //! The highest fences that this client has seen: a store that lost its data, and whose clock is behind, grants above them (I3).
 //!
-//! One number for all names, because fences follow the store's clock: the highest on any name is about what the store would give anyway. Where
-//! names live on servers with clocks of their own, one number for each group of them: a clock that is ahead must not raise fences that
-//! follow another one. Those would go back as soon as their server loses its data and is asked by a client that has not seen them.
+//! One number serves all names, because fences follow the store's clock: the highest on any name is about what the store would give anyway.
+//! If names live on servers with clocks of their own, there is one number for each group of names: a clock that is ahead must not raise
+//! fences that follow another clock. Those would go back as soon as their server loses its data.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::types::name::Name;
 
 #[derive(Default)]
 pub(crate) struct Floors {
-    /// Of all names, where they are in one group.
+    /// Of all names, if they are in one group.
     highest: u64,
     group_of: Option<GroupOf>,
     groups: HashMap<u16, u64>,

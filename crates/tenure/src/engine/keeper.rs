@@ -1,9 +1,11 @@
 //! The one background task of a domain: renews, ends, and reports.
 //!
-//! It keeps nothing alive: it holds a weak reference, and ends when the last handle is gone. If its runtime goes down it goes
-//! with it; the next lease starts another (see `Client::rouse_keeper`), and until then every holder still sees its own deadline.
+//! It keeps nothing alive: it holds a weak reference, and ends when the last handle is gone. If its runtime shuts down, the next lease starts
+//! another keeper (see `Client::rouse_keeper`). Until then every holder still sees its own deadline.
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,39 +13,24 @@ use tokio::sync::Notify;
 
 use crate::backend::{Answer, Backend, together};
 use crate::core::record::{Op, Reply};
-use crate::engine::client::Client;
+use crate::engine::client::{Client, KeeperRuns};
 use crate::engine::release;
 use crate::engine::table::Renewal;
-use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::time::clock::{Clock, Moment};
 use crate::types::error::Error;
 
-/// Says that the keeper runs, until it is dropped with it.
-pub(crate) struct Running {
-    pub(crate) client: Weak<Client>,
-    pub(crate) is_running: Arc<AtomicBool>,
-    pub(crate) has_ended: bool,
+/// Keeps the leases of a client until its last handle is gone, or the domain is closed.
+pub(crate) fn keep(runs: KeeperRuns, alarm: Arc<Notify>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(keep_on(runs, alarm))
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.is_running.store(false, Ordering::Release);
-        if !self.has_ended
-            && let Some(client) = self.client.upgrade()
-            && client.is_here()
-        {
-            client.keeper_went_down();
-        }
-    }
-}
-
-pub(crate) async fn keep(mut running: Running, alarm: Arc<Notify>) {
+async fn keep_on(mut running: KeeperRuns, alarm: Arc<Notify>) {
     loop {
         let Some(client_now) = running.client.upgrade() else { return };
         if !client_now.is_here() {
             return;
         }
-        // A domain that was closed may never have been opened: there is nothing to look at.
+        // A closed domain may never have been opened: then there is nothing to look at.
         if client_now.table.lock().is_closed {
             running.has_ended = true;
             return;
@@ -58,9 +45,9 @@ pub(crate) async fn keep(mut running: Running, alarm: Arc<Notify>) {
     }
 }
 
-/// Sends what is due; returns when to look again.
+/// Sends the renewals that are due. Returns when to look again.
 fn look(client: &Arc<Client>) -> Option<Moment> {
-    let due = client.change(|table, after| table.due(client.session(), after));
+    let due = client.change(|table, effects| table.due(effects));
     for turn in due.unclaimed {
         release::give_back_later(client, &turn);
     }
@@ -71,7 +58,7 @@ fn look(client: &Arc<Client>) -> Option<Moment> {
     due.next
 }
 
-/// What is sent in one go. All of a batch is answered or none of it, so that it has one connection: another one may be silent.
+/// Puts renewals of one connection together: a silent connection must not delay the renewals of another.
 fn batches(renewals: Vec<Renewal>, backend: &dyn Backend) -> Vec<Vec<Renewal>> {
     let (mut full, mut begun) = (Vec::new(), HashMap::<u64, Vec<Renewal>>::new());
     for renewal in renewals {
@@ -117,7 +104,8 @@ async fn renew(client: Weak<Client>, backend: Arc<dyn Backend>, renewals: Vec<Re
     }
 }
 
-/// A renewal, entered when it is dropped: one that went down with its runtime was not answered, and is sent again on another.
+/// A renewal in flight. It enters its answer when it is dropped: if its runtime shut down, there is no answer, and the client sends the
+/// renewal again on another runtime.
 struct UnderWay {
     client: Weak<Client>,
     renewal: Renewal,
@@ -131,7 +119,7 @@ impl UnderWay {
         Op::Renew { token: self.renewal.lease.token.clone(), ttl: self.renewal.ttl }
     }
 
-    /// Sends it by itself. It is entered when it is answered, whatever becomes of others.
+    /// Sends it by itself, independent of others.
     async fn ask(mut self, clock: &Clock, backend: &dyn Backend) {
         let answer = backend.execute(&self.renewal.lease.name, self.op());
         let answer = clock.until(self.sent + self.timeout, answer).await;
@@ -159,12 +147,12 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         let Some(client) = self.client.upgrade().filter(|client| client.is_here()) else { return };
         let (Renewal { lease, ttl, .. }, sent, reply) = (&self.renewal, self.sent, self.reply.as_ref());
-        client.change(|table, after| {
-            // Before the deadline moves: what is believed longer is known to be degraded.
+        client.change(|table, effects| {
+            // Before the deadline moves: a degraded lease always says so.
             if reply.is_some() {
                 lease.set_degraded(client.opened().is_degraded(&lease.token));
             }
-            table.renewed(lease, sent, *ttl, reply, client.session(), after);
+            table.renewed(lease, sent, *ttl, reply, effects);
         });
     }
 }

@@ -1,8 +1,8 @@
 //! A held lease, seen by the task whose turn it is.
 //!
-//! A lease is shared by the tasks of one process that take turns on it: what belongs to the lease (its deadline, its loss) is in
-//! [`SharedLease`], what belongs to one turn (its fence, its start) in [`Turn`]. Asking costs a look at the clock and two atomics: no
-//! lock, no I/O. Every doubt is answered with "not held" (I4).
+//! The tasks of one process take turns on a lease. [`SharedLease`] has what belongs to the lease (its deadline, its loss), [`Turn`] what
+//! belongs to one turn (its fence, its start). Asking costs a look at the clock and two atomics: no lock, no I/O. If it can't be proved that
+//! the lease is held, the answer is "not held" (I4).
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -31,7 +31,7 @@ pub(crate) struct SharedLease {
     pub(crate) term: Duration,
     /// The process that has it; a forked child has a copy, and not the lease.
     home: Home,
-    /// Until then a request for it that was never answered may still be executed.
+    /// Until then the store may still execute a request for it that it did not answer.
     may_execute_until: Option<Moment>,
     bond: Option<Arc<Bond>>,
     pub(crate) clock: Clock,
@@ -39,7 +39,7 @@ pub(crate) struct SharedLease {
     deadline: AtomicU64,
     /// The store has it until then at most, in µs of the clock, as far as requests were answered.
     in_store_until: AtomicU64,
-    /// How many renewals were sent since the last answer that the store may have executed, or may still.
+    /// How many renewals the store has not answered since its last answer, and may execute.
     open_renewals: AtomicUsize,
     /// The fence of the task whose turn it is.
     turn: AtomicU64,
@@ -47,9 +47,9 @@ pub(crate) struct SharedLease {
     unanswered: AtomicBool,
     /// A part of a layered store is out of reach.
     pub(crate) degraded: AtomicBool,
-    /// Boxed: few leases are lost, of the many that are held.
+    /// Boxed, because few of many leases are lost.
     loss: OnceLock<Box<Loss>>,
-    /// How many wait for its loss. Most turns end unwatched, and need not look for whom to wake.
+    /// How many tasks wait for its loss. Most turns end without any, and then wake nobody.
     watchers: AtomicUsize,
     changed: Notify,
 }
@@ -108,8 +108,8 @@ impl SharedLease {
         let _ = self.open_renewals.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 
-    /// Until when the store may have it at most: longer than its holder may believe in it. A renewal whose answer is missing may be executed
-    /// at this moment.
+    /// Until when the store may have the lease at most, which is longer than its holder believes in it. The store may execute a renewal that
+    /// it has not answered at this very moment.
     pub(crate) fn in_store_until(&self) -> Moment {
         let known = Moment::from_micros(self.in_store_until.load(Ordering::Acquire));
         match self.open_renewals.load(Ordering::Acquire) {
@@ -126,12 +126,12 @@ impl SharedLease {
         }
     }
 
-    /// It goes back to the store; returns until when a request for it may still be executed.
+    /// The lease goes back to the store. Returns until when the store may still execute a request for it.
     pub(crate) fn let_go(&self) -> Option<Moment> {
         self.may_execute_until.max(self.bond.as_ref().and_then(|bond| bond.let_go()))
     }
 
-    /// Whether the store may have been asked for it more than once: then a grant of it may be on its way that nobody needs.
+    /// Whether the client may have asked for it more than once: then a second grant may be on its way.
     pub(crate) fn may_be_pushed(&self) -> bool {
         self.bond.is_some() || self.may_execute_until.is_some()
     }
@@ -144,14 +144,14 @@ impl SharedLease {
         self.unanswered.store(unanswered, Ordering::Release);
     }
 
-    /// Ends the lease; the first reason stays. Whoever waits for it is woken by [`tell`](Self::tell).
+    /// Ends the lease; the first reason stays. [`tell`](Self::tell) wakes the tasks that wait for the loss.
     pub(crate) fn lose(&self, kind: LossKind) -> &Loss {
         self.loss.get_or_init(|| Box::new(Loss::new(self.name.clone(), kind)))
     }
 
-    /// Wakes whoever waits for the loss, after it was entered.
+    /// Wakes the tasks that wait for the loss.
     pub(crate) fn tell(&self) {
-        // The loss was entered before this, and a watcher is counted before it looks for one: each sees the other, or is seen.
+        // The loss was entered before this, and a watcher is counted before it looks for the loss: one of them sees the other.
         fence(Ordering::SeqCst);
         self.wake_watchers();
     }
@@ -176,7 +176,7 @@ impl SharedLease {
         self.loss.get().map(|loss| &**loss)
     }
 
-    /// Whether the store still has it, as far as is known here. A closed domain reports a loss to its holders, and takes nothing from the store.
+    /// Whether the store still has it, as far as this client knows. Closing a domain takes nothing from the store.
     pub(crate) fn is_in_store(&self) -> bool {
         let now = self.clock.now();
         self.loss_at(now).is_none_or(|loss| *loss.kind() == LossKind::Closed) && now < self.deadline()
@@ -197,7 +197,7 @@ impl Turn {
         Turn { lease, fence: Fence::new(fence), started }
     }
 
-    /// Ends the turn, and tells whoever watches it; false when it was over before.
+    /// Ends the turn, and wakes the tasks that watch it. False if it was over before.
     pub(crate) fn end(&self) -> bool {
         let fence = self.fence.get();
         let ended = self.lease.turn.compare_exchange(fence, NOBODY, Ordering::SeqCst, Ordering::SeqCst);
@@ -236,7 +236,7 @@ impl Turn {
     /// Resolves when it is not held any more.
     pub(crate) async fn lost(&self) -> Loss {
         let lease = &self.lease;
-        // Before anything is counted or watched: a parent's thread may have been at it when this process was forked.
+        // First of all: a thread of the parent may have been in the middle of a change when this process was forked.
         if !lease.home.is_here() {
             return Loss::new(lease.name.clone(), LossKind::Forked);
         }
@@ -247,13 +247,13 @@ impl Turn {
             if let Some(loss) = self.loss() {
                 return loss;
             }
-            // The keeper tells; the clock is looked at all the same, for the keeper may be gone with its runtime.
+            // The keeper notifies. This looks at the clock too, because the keeper's runtime may have shut down.
             lease.clock.until(lease.deadline(), changed).await;
         }
     }
 }
 
-/// Counts someone who waits for a loss.
+/// Counts a task that waits for a loss.
 struct Watcher<'a>(&'a AtomicUsize);
 
 impl<'a> Watcher<'a> {

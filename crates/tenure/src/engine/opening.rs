@@ -1,7 +1,7 @@
-//! Connecting once, for everyone who asks at the same time (R0.3).
+//! Connecting once, for all callers that ask at the same time (R0.3).
 //!
-//! The attempt runs as a task of its own: a caller that is cancelled, or runs out of time, takes nothing away from the others.
-//! Everyone who waited for an attempt gets its answer; whoever comes after a failed one starts a new attempt.
+//! The attempt runs as a task of its own, so a caller that is cancelled or runs out of time takes nothing away from the others.
+//! All callers that waited for an attempt get its answer. The first caller after a failed attempt starts a new one.
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,7 +27,7 @@ impl Opening {
         self.open.get()
     }
 
-    /// The backend; connects when nobody has yet.
+    /// The backend. The first call connects.
     pub(crate) async fn get_or_open(
         &self,
         tasks: &Tasks,

@@ -1,23 +1,20 @@
 //! Giving back: what release, drop and cancellation leave to be done in the store.
 //!
-//! A drop can't wait, so what can't be done at once is done in the background, again and again until the store answers or the lease
-//! has expired there, which is the backstop for everything here. The store may have a lease for longer than its holder believed in it
-//! ([`SharedLease::in_store_until`]), so belief ends nothing here.
+//! A drop can't wait, so the client releases in the background what it can't release at once. It tries until the store answers or the lease
+//! has expired there, which is the backstop for everything here. The store may have a lease for longer than its holder believes in it
+//! ([`SharedLease::in_store_until`](crate::engine::lease_state::SharedLease::in_store_until)), so this goes on after the holder's deadline.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{Answer, Backend, Pending};
 use crate::core::record::{Op, PROBATION, Reply};
-use crate::engine::acquire::SLACK;
 use crate::engine::client::Client;
 use crate::engine::lease_state::Turn;
 use crate::engine::table::TurnEnd;
-use crate::sync::Mutex;
 use crate::time::backoff::{Attempts, Backoff};
-use crate::time::clock::{Clock, Moment};
+use crate::time::clock::{Clock, Moment, SLACK};
 use crate::types::error::Error;
 use crate::types::name::Name;
 use crate::types::owner::Token;
@@ -26,7 +23,7 @@ use crate::types::release::Release;
 /// How long one attempt in the background may take.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(2);
 
-/// How long a release goes on that somebody waits for, while the store is known to be out of reach. Less than `close` waits for a `run`.
+/// How long a release that a caller awaits goes on while the store is out of reach. Less than `close` waits for a `run`.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(2);
 
 impl Release {
@@ -39,7 +36,7 @@ impl Release {
     }
 }
 
-/// Ends a turn; when its lease goes back to the store, waits for the store's answer. Can be called again after an error.
+/// Ends a turn. If its lease goes back to the store, waits for the answer. Can be called again after an error.
 pub(crate) async fn give_back(
     client: &Arc<Client>,
     turn: &Turn,
@@ -53,7 +50,7 @@ pub(crate) async fn give_back(
     }
 }
 
-/// Ends a turn; when its lease goes back to the store, at once if that is possible, and else in the background.
+/// Ends a turn. If its lease goes back to the store, that happens at once if possible, and else in the background.
 pub(crate) fn give_back_later(client: &Arc<Client>, turn: &Turn) {
     if !client.is_here() {
         return;
@@ -88,7 +85,7 @@ pub(crate) fn give_back_later(client: &Arc<Client>, turn: &Turn) {
     });
 }
 
-/// A lease on its way back to the store. When it is on its way, or this is dropped, the next one of the cohort may ask.
+/// A lease on its way back to the store. Once the request is sent, or this is dropped, the next task of the cohort may ask.
 struct Returning {
     client: Arc<Client>,
     turn: Turn,
@@ -99,8 +96,8 @@ impl Returning {
     /// Ends the turn; `None` when the lease passed to the next task.
     fn begin(client: &Arc<Client>, turn: &Turn) -> Option<Self> {
         let is_first_time = turn.end();
-        let end = client.change(|table, after| {
-            let end = table.end_turn(turn, after);
+        let end = client.change(|table, effects| {
+            let end = table.end_turn(turn, effects);
             table.metrics.released += u64::from(is_first_time);
             table.metrics.passed += u64::from(end == TurnEnd::Passed);
             end
@@ -125,7 +122,7 @@ impl Returning {
             let answer = self.send();
             let answer = client.in_time(attempts.give_up, self.sent(answer)).await;
             match answer {
-                // Nothing was told, and its time is not over: what ended it was our own release, which was not answered.
+                // The client knows of no loss, and the deadline is not over: an earlier release, which was not answered, ended the lease.
                 Ok(_) if *was_unanswered && self.turn.lease.is_in_store() => return Ok(Release::Done),
                 Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply)),
                 Err(error) => {
@@ -144,7 +141,7 @@ impl Returning {
         self.client.opened().execute(&self.turn.lease.name, self.op())
     }
 
-    /// Waits for the answer. As soon as the request is out, the next one may ask: its request arrives behind this one.
+    /// Waits for the answer. Once the request is sent, the next task may ask: its request arrives after this one.
     async fn sent(&mut self, answer: Pending<Answer>) -> Result<Answer, Error> {
         let mut answer = pin!(answer);
         std::future::poll_fn(|cx| {
@@ -158,7 +155,7 @@ impl Returning {
     fn reopen(&mut self) {
         if !std::mem::replace(&mut self.is_reopened, true) && self.client.is_here() {
             let (client, name) = (&self.client, &self.turn.lease.name);
-            client.change(|table, after| table.returned(name, client.session(), after));
+            client.change(|table, effects| table.returned(name, effects));
         }
     }
 }
@@ -169,8 +166,8 @@ impl Drop for Returning {
     }
 }
 
-/// Leaves the queue, and gives back what was granted meanwhile: at once if that is possible, and else in the background. When a
-/// request of the bid may still be executed, once more after that.
+/// Leaves the queue, and gives back a lease that was granted meanwhile: at once if possible, and else in the background. If the store may
+/// still execute a request of the bid, once more after that.
 pub(crate) fn leave(
     client: &Arc<Client>,
     name: Name,
@@ -184,7 +181,7 @@ pub(crate) fn leave(
         Pending::Now(Some(Ok(_))) if may_execute_until.is_none() => return,
         first => first,
     };
-    // A place in the queue alone is forgotten soon, and what is granted to it is on probation.
+    // The store soon drops a silent waiter, and a lease that it grants to one is on probation.
     let most = may_execute_until
         .map_or(clock.now() + ttl.min(PROBATION), |may_execute_until| may_execute_until + ttl);
     let leftover = client.leftovers.add(most, clock.now());
@@ -203,8 +200,13 @@ pub(crate) fn leave(
     });
 }
 
-/// Undoes it once more when a request that was never answered can't be executed any longer. By the release where there was one: it may be
-/// the first that a store hears of the end, and only a release gives unused fences back.
+/// Gives back a lease that was pushed to a client that does not want it any more.
+pub(crate) fn give_up(client: &Arc<Client>, name: Name, token: Token) {
+    leave(client, name, token, None, PROBATION);
+}
+
+/// Sends `undo` once the store can't execute an unacknowledged request any more. If the lease was released, `undo` is that release: it may
+/// be the first that reaches the store, and only a release gives unused fences back.
 pub(crate) fn compensate_after(
     client: &Arc<Client>,
     name: Name,
@@ -226,14 +228,14 @@ pub(crate) fn compensate_after(
     });
 }
 
-/// Attempts at a release that somebody waits for. An outage may be over soon, and a lease that is left in the store lives for up to a ttl.
+/// Attempts at a release that a caller awaits. An outage may be over soon, and a lease that stays in the store lives for up to a ttl.
 pub(crate) fn attempts(client: &Client, timeout: Duration) -> Attempts {
     let now = client.clock.now();
     let attempts = Attempts::until(now + timeout);
     if client.opened().reconnects() { attempts.outlasting_outages(now + LONGEST_OUTAGE) } else { attempts }
 }
 
-/// Sends a request until it is answered, or nobody needs it any more; whether it was answered.
+/// Sends a request until the store answers, at most until `give_up`. Returns whether it answered.
 async fn repeat(backend: &dyn Backend, clock: &Clock, name: &Name, op: &Op, give_up: Moment) -> bool {
     let mut backoff = Backoff::new();
     while clock.now() < give_up {
@@ -245,42 +247,4 @@ async fn repeat(backend: &dyn Backend, clock: &Clock, name: &Name, op: &Op, give
         clock.sleep_until(clock.now() + backoff.pause()).await;
     }
     false
-}
-
-/// What was dropped here and may still be in the store: until when at most, by number.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Leftovers(Arc<Mutex<Numbered>>);
-
-#[derive(Debug, Default)]
-struct Numbered {
-    next: u64,
-    all: BTreeMap<u64, Moment>,
-}
-
-/// One of them. It is forgotten when it is gone, or its time is over.
-struct Leftover {
-    all: Leftovers,
-    number: u64,
-}
-
-impl Leftovers {
-    fn add(&self, until: Moment, now: Moment) -> Leftover {
-        let mut numbered = self.0.lock();
-        numbered.all.retain(|_, until| *until > now);
-        let number = numbered.next;
-        numbered.next += 1;
-        numbered.all.insert(number, until);
-        Leftover { all: self.clone(), number }
-    }
-
-    /// Until when the store may have the last of them.
-    pub(crate) fn until(&self) -> Option<Moment> {
-        self.0.lock().all.values().copied().max()
-    }
-}
-
-impl Leftover {
-    fn forget(self) {
-        self.all.0.lock().all.remove(&self.number);
-    }
 }

@@ -1,33 +1,22 @@
 //! Waiting in the store's queue, for all the tasks of a cohort.
 //!
-//! A background task, because the tasks that it waits for come and go. It ends with the last of them, so it keeps nothing alive. It
-//! beats, so that the store knows that somebody lives here; it asks again when the holder's lease runs out; and it is woken by a
-//! push that needs to be confirmed. A push that can be believed as it is has begun the first task's turn before this wakes up.
+//! This is a background task, because the tasks of a cohort come and go. It ends with the last of them, so it keeps nothing alive. It sends
+//! heartbeats, asks again when the holder's lease runs out, and confirms a push that can't be believed as it is. A push that can be believed
+//! begins the first task's turn without it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::core::deadlines::Deadlines;
-use crate::core::record::{HEARTBEAT, Holding, Op, Reply, pause_behind};
-use crate::engine::acquire::{SLACK, send, unexpected};
+use crate::core::record::Op;
+use crate::engine::asking::{Asked, interpret, send};
 use crate::engine::bid::{Alarm, Bid};
 use crate::engine::client::Client;
 use crate::engine::release;
 use crate::engine::table::Placed;
-use crate::time::backoff::{Backoff, jittered};
-use crate::time::clock::{Moment, micros};
+use crate::time::backoff::Backoff;
+use crate::time::clock::{Moment, SLACK};
 use crate::types::error::Error;
 use crate::types::name::Name;
-use crate::types::status::Busy;
-
-/// What each waiter ahead adds to the time at which an expired lease is noticed: the first of the queue comes first, and those far behind it
-/// only beat.
-const STAGGER: Duration = Duration::from_millis(10);
-/// How often the first of the queue asks when it can't be pushed to; the one behind it half as often.
-const POLL: Duration = Duration::from_millis(25);
-
-/// Waiters far from the head ask at multiples of this, in µs, of the store's clock.
-const TOGETHER: u64 = 100_000;
 
 /// Starts to seek a lease for the tasks that wait for the name.
 pub(crate) fn start(client: Arc<Client>, name: Name, bid: Bid, alarm: Arc<Alarm>) {
@@ -36,45 +25,14 @@ pub(crate) fn start(client: Arc<Client>, name: Name, bid: Bid, alarm: Arc<Alarm>
     tasks.spawn(async move { seek.run().await });
 }
 
-/// When a waiter asks again: with its next beat, after `longest` at the latest, or when the holder's lease runs out. One that said that it
-/// polls asks sooner, the first of the queue most often. `server` is the store's time at the answer.
-pub(crate) fn due(
-    sent: Moment,
-    server: Option<u64>,
-    holding: &Holding,
-    ahead: usize,
-    polls: bool,
-    longest: Duration,
-) -> Moment {
-    let position = u32::try_from(ahead).unwrap_or(u32::MAX);
-    // The last millisecond of a lease still belongs to it.
-    let expiry = sent + holding.left + Duration::from_millis(1) + STAGGER.saturating_mul(position);
-    let beat = match polls {
-        true => jittered(POLL.saturating_mul(position.saturating_add(1)).min(HEARTBEAT)),
-        false => shared(pause_behind(ahead).min(longest), server),
-    };
-    expiry.min(sent + beat)
-}
-
-/// A long pause ends when those of others do: a server that is woken for each beat by itself spends most of its time on waking up. They are spread
-/// over their last eighth first, so that waiters that began together don't all ask at once for ever.
-fn shared(pause: Duration, server: Option<u64>) -> Duration {
-    if pause <= HEARTBEAT {
-        return pause;
-    }
-    let pause = pause - (pause - jittered(pause)) / 4;
-    let past = server.map_or(0, |server| server.wrapping_add(micros(pause)) % TOGETHER);
-    pause.saturating_sub(Duration::from_micros(past))
-}
-
 struct Seek {
     client: Arc<Client>,
     name: Name,
     bid: Bid,
     alarm: Arc<Alarm>,
-    /// The name was granted by a push while a request was under way.
+    /// A push granted the name while a request was in flight.
     has_raced: bool,
-    /// The fence of a grant that nobody took.
+    /// The fence of a grant that no task took.
     unwanted: Option<u64>,
     is_done: bool,
 }
@@ -117,21 +75,24 @@ impl Seek {
                 Ok((reply, sent)) => {
                     failing_since = None;
                     backoff = Backoff::new();
-                    self.take(reply, sent, polls)
+                    match interpret(&self.client, &mut self.bid, polls, reply, sent) {
+                        Ok(asked) => self.follow(asked),
+                        Err(error) => Next::Fail(error),
+                    }
                 }
-                // Those who wait go on with another bid.
+                // The waiting tasks go on with another bid.
                 Err(error) if error.is_transient() && self.client.opened().is_unusable(&self.bid.token) => {
                     Next::Leave
                 }
-                // Each task knows how long an outage it waits out. The place in the queue is kept for those that do.
+                // Each task knows how long an outage it waits out. The bid keeps its position for those that still wait.
                 Err(error) if error.is_transient() => {
-                    // One request that breaks off is no news.
+                    // One broken connection is not worth reporting.
                     let is_news = failing_since.is_some() || !error.is_worth_asking_again();
                     let now = self.client.clock.now();
                     let outage = now.since(*failing_since.get_or_insert(asked));
                     let (name, bid) = (&self.name, &self.bid);
-                    let is_waited_for = self.client.change(|table, after| {
-                        table.seek_troubled(name, bid, outage, &error, is_news, after)
+                    let is_waited_for = self.client.change(|table, effects| {
+                        table.seek_troubled(name, bid, outage, &error, is_news, effects)
                     });
                     if is_waited_for { Next::Sleep(now + backoff.pause()) } else { Next::Leave }
                 }
@@ -154,14 +115,13 @@ impl Seek {
         self.client.clock.until(until, self.alarm.wait()).await;
     }
 
-    fn take(&mut self, reply: Reply, sent: Moment, polls: bool) -> Next {
+    fn follow(&mut self, asked: Asked) -> Next {
         let (client, name) = (&self.client, &self.name);
-        match reply {
-            Reply::Granted { fence } => {
+        match asked {
+            Asked::Granted { fence, sent } => {
                 let lease = Deadlines::granted(&self.bid.claim.terms, sent);
-                let placed = client.change(|table, after| {
-                    table.seek_granted(name, &self.bid, lease, fence, client.session(), after)
-                });
+                let placed = client
+                    .change(|table, effects| table.seek_granted(name, &self.bid, lease, fence, effects));
                 match placed {
                     Placed::Turn => Next::Done,
                     Placed::Unwanted => {
@@ -179,33 +139,27 @@ impl Seek {
                     }
                 }
             }
-            Reply::Waiting { joined_at, ahead, holding } => {
-                self.bid.joined_at = Some(joined_at);
-                let server = self.bid.pair.as_ref().map(|pair| pair.server);
-                let due = due(sent, server, &holding, ahead, polls, client.opened().longest_pause());
-                let busy = Busy { holder: Some(holding.into()), waiters: ahead + 1 };
-                client.change(|table, after| table.seek_busy(name, &self.bid, busy, after));
-                Next::Sleep(due)
+            Asked::Waiting { busy, again } => {
+                client.change(|table, effects| table.seek_busy(name, &self.bid, busy, effects));
+                Next::Sleep(again)
             }
-            Reply::Busy { holding, waiters } => {
-                let busy = Busy { holder: Some(holding.into()), waiters };
-                client.change(|table, after| {
-                    table.seek_busy(name, &self.bid, busy, after);
-                    table.seek_ended(name, &self.bid, None, client.session(), after);
+            Asked::Refused(busy) => {
+                client.change(|table, effects| {
+                    table.seek_busy(name, &self.bid, busy, effects);
+                    table.seek_ended(name, &self.bid, None, effects);
                 });
                 if self.bid.may_execute_until.is_some() { Next::Leave } else { Next::Done }
             }
-            // What was to be replaced is gone: ask for a lease as everyone does.
-            Reply::NotHeld { .. } => {
+            // The bid asks for a lease as every other does.
+            Asked::NothingToReplace => {
                 self.bid.replaces = None;
                 Next::Again
             }
-            Reply::TooLate => Next::Sleep(client.clock.now() + SLACK),
-            reply => Next::Fail(unexpected(&reply)),
+            Asked::TooLate => Next::Sleep(client.clock.now() + SLACK),
         }
     }
 
-    /// Nobody waits any more, or not for this bid.
+    /// No task waits for this bid any more.
     fn leave(&mut self) {
         self.end(None);
     }
@@ -214,15 +168,15 @@ impl Seek {
         self.end(Some(error));
     }
 
-    /// Undoes the bid in the store, unless a push gave it to a task, which has it, or gave it back when nothing was under way.
+    /// Undoes the bid in the store, unless a push gave the lease to a task and no request was in flight.
     fn end(&mut self, error: Option<&Error>) {
         self.is_done = true;
         let (client, name) = (&self.client, &self.name);
-        client.change(|table, after| table.seek_ended(name, &self.bid, error, client.session(), after));
+        client.change(|table, effects| table.seek_ended(name, &self.bid, error, effects));
         let Bid { token, replaces, may_execute_until, claim, bond, .. } = &self.bid;
         let was_used = self.alarm.is_granted() && !self.has_raced && may_execute_until.is_none();
         let is_kept = bond.as_ref().is_some_and(|bond| {
-            // The last request may have been executed when all was over, and taken the name once more.
+            // The store may have executed the last request after the lease had ended, and granted the name once more.
             let is_another = self.unwanted.is_some_and(|fence| bond.is_outlived_by(fence));
             bond.pass_on(*may_execute_until) && !is_another
         });
@@ -242,7 +196,7 @@ impl Seek {
 }
 
 impl Drop for Seek {
-    /// Dropped before it was done: its runtime is going down. Those who wait on another one must still be served.
+    /// Dropped before it was done: its runtime shuts down. Tasks that wait on another runtime must still be served.
     fn drop(&mut self) {
         if self.is_done || !self.client.is_here() {
             return;
@@ -264,27 +218,6 @@ impl Drop for Seek {
                 &Error::unavailable("the runtime that waited for this lock shut down")
                     .fix("acquire it again"),
             ),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // Rule 5: a beat is never later than the store expects it.
-    #[test]
-    fn long_pauses_end_together_and_short_ones_as_they_are() {
-        for server in [0, 1_234_567, u64::MAX] {
-            for pause in [401, 450, 5_000, 12_000].map(Duration::from_millis) {
-                let shared = shared(pause, Some(server));
-                assert!(
-                    shared <= pause && shared + pause / 8 + Duration::from_millis(100) >= pause,
-                    "{shared:?}"
-                );
-                assert_eq!(server.wrapping_add(micros(shared)) % TOGETHER, 0, "{server} {pause:?}");
-            }
-            assert_eq!(shared(HEARTBEAT, Some(server)), HEARTBEAT);
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Taking a lease past the queue: by force, or with a ticket.
 //!
-//! Such a lease stands beside the cohort: it does not pass from task to task, and the tasks that wait go on waiting for it in the
-//! store's queue, as those of other processes do.
+//! Such a lease stands beside the cohort: it does not pass from task to task. Waiting tasks of this process stay in the store's queue, as
+//! those of other processes do.
 
 use std::sync::Arc;
 
-use crate::api::guard::Guard;
 use crate::core::claim::Claim;
 use crate::core::deadlines::Deadlines;
 use crate::core::record::{Op, Reply};
-use crate::engine::acquire::{ask_store, unexpected};
+use crate::engine::asking::{ask_store, unexpected};
 use crate::engine::bid::Bid;
 use crate::engine::client::Client;
+use crate::engine::lease_state::Turn;
 use crate::engine::release;
 use crate::types::error::Error;
 use crate::types::loss::{Loss, LossKind};
@@ -20,32 +20,31 @@ use crate::types::name::Name;
 /// Asks for a lease with `op`, which gets the bid and the moment after which it is to be refused.
 pub(crate) async fn take(
     client: &Arc<Client>,
-    claim: Arc<Claim>,
+    claim: &Arc<Claim>,
     op: impl Fn(&Bid, u64) -> Op,
-) -> Result<Guard, Error> {
+) -> Result<Turn, Error> {
     client.check_process()?;
-    let session = client.backend().await?.session();
+    client.backend().await?;
     let (terms, name) = (claim.terms, claim.name.clone());
     client.see_runtime(&terms)?;
-    let floor = {
+    let bid = {
         let table = client.table.lock();
         table.check_open()?;
-        table.floors.of(&name)
+        table.bidder.bid(&name, claim)
     };
-    let bid = Bid::new(session, Arc::clone(&claim), floor);
     let mut taking = TakingOver { client, name: &name, bid, is_done: false };
     let give_up = client.clock.now() + terms.timeout();
     let (reply, sent) = ask_store(client, &name, &mut taking.bid, give_up, op).await?;
     match reply {
         Reply::Granted { fence } => {
             let (bid, lease) = (taking.bid.clone(), Deadlines::granted(&terms, sent));
-            let turn = client.change(|table, after| {
+            let turn = client.change(|table, effects| {
                 table.check_open()?;
-                Ok(table.add_lease(&name, bid, lease, fence, None, after))
+                Ok(table.add_lease(&name, bid, lease, fence, None, effects))
             });
             let turn = turn.inspect_err(|_: &Error| taking.undo())?;
             taking.is_done = true;
-            Ok(Guard::new(Arc::clone(client), turn, claim))
+            Ok(turn)
         }
         // Only a ticket can be refused.
         Reply::NotHeld { holder } => {
@@ -56,7 +55,7 @@ pub(crate) async fn take(
     }
 }
 
-/// Gives back what was got when nobody is there any more to have it.
+/// Gives the lease back if the caller is gone before it gets it.
 struct TakingOver<'a> {
     client: &'a Arc<Client>,
     name: &'a Name,

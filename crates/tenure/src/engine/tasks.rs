@@ -1,9 +1,9 @@
 //! Background work of one client, on whatever runtime there is.
 //!
-//! A guard may be dropped outside a runtime, on another one than it was taken on, or while its own goes down; a domain in a `static`
-//! outlives the runtimes of many tests. So work is started on the runtime of the caller when there is one that can measure time, and else
-//! on one that was seen before. On a runtime that is gone the work is dropped at once, unstarted: everything that is spawned here cleans up when it
-//! is dropped, and the lease's expiry is the backstop.
+//! A guard may be dropped outside a runtime, on another runtime, or while its own shuts down; a domain in a `static` outlives the runtimes
+//! of many tests. So background work starts on the caller's runtime if that can measure time, and else on one that used the client before.
+//! A runtime that is gone drops the work at once. All work that is spawned here cleans up when it is dropped, and the lease's expiry is the
+//! backstop.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Tasks {
         Tasks(Arc::new(State { needs_time, ..State::default() }))
     }
 
-    /// Remembers the caller's runtime, for work that is started where there is none; false when there is none, and never was.
+    /// Remembers the caller's runtime, for work that is started outside of one. False if this client never saw a runtime.
     pub(crate) fn see_runtime(&self) -> bool {
         let current = Handle::try_current();
         let mut runtimes = self.0.runtimes.lock();
@@ -62,8 +62,7 @@ impl Tasks {
         true
     }
 
-    /// A runtime to go on with when the caller's is going down. It is forgotten until it is seen again, so that one that is gone as
-    /// well is tried once.
+    /// Another runtime, if the caller's shuts down. It is forgotten until it is seen again, so that one that is gone too is tried once.
     pub(crate) fn take_other_runtime(&self) -> Option<Handle> {
         let mut runtimes = self.0.runtimes.lock();
         if let Ok(handle) = Handle::try_current() {
@@ -104,7 +103,7 @@ impl Tasks {
         }
     }
 
-    /// Where to start work: on the caller's runtime or else the last one, but rather on one that can measure time.
+    /// Where to start work: on the caller's runtime or else the last one, preferably on one that can measure time.
     #[cfg(not(shuttle))]
     fn runtime(&self) -> Option<Handle> {
         let nearest = Handle::try_current().ok().or_else(|| self.last_runtime())?;
@@ -131,7 +130,7 @@ impl Tasks {
         has_time
     }
 
-    /// Whether work that is started now would be run.
+    /// Whether there is a runtime to start work on.
     pub(crate) fn has_runtime(&self) -> bool {
         cfg!(shuttle) || Handle::try_current().is_ok() || self.last_runtime().is_some()
     }

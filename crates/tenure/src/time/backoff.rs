@@ -1,4 +1,4 @@
-//! Asking again: how often, and for how long. Pauses double, are bounded, and are never the same for two who began together (R2.3).
+//! Retries: how often, and for how long. Pauses double up to a bound, and have jitter (R2.3).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(crate) struct Attempts {
     backoff: Backoff,
     /// Why the last one failed.
     why: Option<Error>,
-    /// Until then it is asked again also while the store is known to be out of reach.
+    /// Until then it retries even if the store is known to be out of reach.
     outlasts_outages_until: Option<Moment>,
 }
 
@@ -49,16 +49,16 @@ impl Attempts {
         Attempts { give_up, backoff: Backoff::new(), why: None, outlasts_outages_until: None }
     }
 
-    /// Attempts at a request that has to be executed: until that moment they go on also while the store is known to be out of reach.
+    /// Attempts at a request that must be executed: until that moment they go on even if the store is known to be out of reach.
     pub(crate) fn outlasting_outages(self, until: Moment) -> Self {
         Attempts { outlasts_outages_until: Some(until), ..self }
     }
 
-    /// Waits before it is asked again (R2.3).
+    /// Waits before the next attempt (R2.3).
     ///
     /// # Errors
-    /// At once, when that is of no use or there is no time left for it: with the error to return. One whose time was over says less than
-    /// the one before it, whose time was not.
+    /// At once, if another attempt is useless or no time is left: the error to return. If the last attempt was cut short, that is the error of
+    /// the attempt before it, which says more.
     pub(crate) async fn again(&mut self, clock: &Clock, error: Error) -> Result<(), Error> {
         let now = clock.now();
         let waits_it_out =

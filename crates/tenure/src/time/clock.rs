@@ -1,10 +1,9 @@
 //! The one source of time. Tests own it.
 //!
-//! Validity is measured on CLOCK_BOOTTIME, which goes on while the machine sleeps: `Instant` stands still on Linux, and a laptop
-//! that wakes up would believe in leases that ended hours ago. The runtime's timers stand still too, so whoever sleeps until a
-//! moment of this clock looks at it again every now and then ([`Clock::sleep_until`]). On one machine all contenders sleep alike:
-//! a file domain measures on CLOCK_MONOTONIC, and a lease outlives the machine's sleep. The wall clock is read for fences and for
-//! people, never for validity.
+//! Deadlines are measured on CLOCK_BOOTTIME, which goes on while the machine sleeps: `Instant` stands still on Linux, and a laptop that wakes
+//! up would believe in leases that ended hours ago. The runtime's timers stand still too, so a sleeper looks at this clock again every now and
+//! then ([`Clock::sleep_until`]). On one machine all contenders sleep at the same time: a file domain measures on CLOCK_MONOTONIC, and a lease
+//! outlives the machine's sleep. The wall clock serves fences and people, never deadlines.
 
 use std::future::Future;
 use std::num::NonZeroU64;
@@ -20,6 +19,9 @@ use crate::time::manual_clock::ManualClock;
 
 /// How long a sleeper trusts the runtime's timers before it looks at the clock again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// How much later than a moment a client acts that must not act before it: clocks are read in whole µs, and requests take time.
+pub(crate) const SLACK: Duration = Duration::from_millis(10);
 
 /// A moment on a [`Clock`], in µs. Only differences mean anything.
 ///

@@ -1,4 +1,4 @@
-//! A clock that stands still until somebody moves it.
+//! A clock that stands still until a test moves it.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,8 +11,8 @@ use crate::time::clock::{Clock, Moment};
 
 /// Where a manual clock starts: any moment will do, as long as it is well away from zero.
 const START: u64 = 1_000_000_000_000;
-/// How often `advance` lets other tasks run before it takes the next step. A chain of tasks that wake each other (a beat, a grant,
-/// its holder's next step) has few links.
+/// How often `advance` lets other tasks run before it takes the next step. A chain of tasks that wake each other (a heartbeat, a
+/// grant, the holder's next step) has few links.
 const YIELDS: usize = 32;
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl ManualClock {
         }
     }
 
-    /// Moves time at once, as a machine that was asleep finds it. Sleepers are woken after it.
+    /// Moves time at once, as if the machine had slept. Sleepers wake up after it.
     pub(crate) fn jump(&self, by: Duration) {
         let target = self.now() + by;
         let woken = {

@@ -8,9 +8,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::types::loss::{Loss, LossKind};
-use crate::types::replicas::TooFewReplicas;
-
 /// What went wrong, as far as a program can act on it.
 ///
 /// # Examples
@@ -134,15 +131,24 @@ impl Error {
         Error::with(ErrorKind::Unavailable, what, Retry::Unanswered)
     }
 
-    /// The store executed a request, but too few replicas know of it. Asking again at once would not change that.
-    pub(crate) fn unconfirmed(replicas: TooFewReplicas, what: impl Into<String>) -> Self {
-        let error = Error::with(ErrorKind::Unavailable, what, Retry::Unconfirmed);
-        error.change(|inner| inner.source = Some(Arc::new(replicas)))
-    }
-
     /// The store refused to execute the request for now, as one that is just starting does.
     pub(crate) fn not_yet(what: impl Into<String>) -> Self {
         Error::with(ErrorKind::Unavailable, what, Retry::NotExecuted)
+    }
+
+    /// The store executed a request, but not as safely as it was asked to. Asking again at once would not change that.
+    pub(crate) fn executed_unsafely(what: impl Into<String>) -> Self {
+        Error::with(ErrorKind::Unavailable, what, Retry::Unconfirmed)
+    }
+
+    /// The same error, with a typed source that the caller can ask for.
+    pub(crate) fn caused_by(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.change(|inner| inner.source = Some(Arc::new(source)))
+    }
+
+    /// The source, if it is of this type.
+    pub(crate) fn source_as<T: std::error::Error + 'static>(&self) -> Option<&T> {
+        self.0.source.as_deref()?.downcast_ref()
     }
 
     /// The same error for a request of several steps, some of which the store executed.
@@ -170,22 +176,6 @@ impl Error {
             .fix("open a domain in the child")
     }
 
-    /// The lease of a ticket has ended. The store can't tell why: a token that is gone leaves no trace.
-    pub(crate) fn useless_ticket(loss: Loss) -> Self {
-        let whose = match loss.kind() {
-            LossKind::Taken { by } => format!("held by {by}"),
-            _ => "free".to_owned(),
-        };
-        let what = format!("ticket for `{}` is no longer valid", loss.name());
-        let reason = format!("its lease has ended, or the ticket was used, and the name is {whose}");
-        Error::lost(loss, what).because(reason)
-    }
-
-    fn lost(loss: Loss, what: String) -> Self {
-        let kind = if *loss.kind() == LossKind::Forked { ErrorKind::Forked } else { ErrorKind::Lost };
-        Error::new(kind, what).change(|inner| inner.source = Some(Arc::new(loss)))
-    }
-
     /// What kind of error this is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -202,6 +192,14 @@ impl Error {
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.0.reason.as_deref()
+    }
+
+    /// What failed and why, without the remedy.
+    pub(crate) fn summary(&self) -> String {
+        match &self.0.reason {
+            Some(reason) => format!("{}: {reason}", self.0.what),
+            None => self.0.what.clone(),
+        }
     }
 
     /// What the reader can do about it.
@@ -223,34 +221,6 @@ impl Error {
         self.0.kind == ErrorKind::Unavailable
     }
 
-    /// Why the lease was lost, when that is what this error says.
-    #[must_use]
-    pub fn loss(&self) -> Option<&Loss> {
-        self.0.source.as_deref()?.downcast_ref()
-    }
-
-    /// How many replicas acknowledged, when this error says that they were too few: the store is there, and its replicas are not.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tenure::Error> {
-    /// let domain = tenure::Domain::open("redis+sentinel://s1,s2,s3/main?replicas=all").await?;
-    /// match domain.lock("orders/42").acquire().await {
-    ///     Ok(guard) => println!("held, and known to all replicas: {}", guard.fence()),
-    ///     Err(error) => match error.too_few_replicas() {
-    ///         Some(short) => println!("{} of {} replicas are there", short.acknowledged(), short.needed()),
-    ///         None => println!("{error}"),
-    ///     },
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn too_few_replicas(&self) -> Option<&TooFewReplicas> {
-        self.0.source.as_deref()?.downcast_ref()
-    }
-
     /// Whether the request may have been executed although no answer came.
     pub(crate) fn may_have_run(&self) -> bool {
         matches!(self.0.retry, Retry::Unanswered | Retry::Unconfirmed)
@@ -264,10 +234,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.what)?;
-        if let Some(reason) = &self.0.reason {
-            write!(f, ": {reason}")?;
-        }
+        f.write_str(&self.summary())?;
         if let Some(remedy) = &self.0.remedy {
             write!(f, "; {remedy}")?;
         }
@@ -290,12 +257,5 @@ impl std::error::Error for Error {
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {
         match never {}
-    }
-}
-
-impl From<Loss> for Error {
-    fn from(loss: Loss) -> Self {
-        let what = loss.to_string();
-        Error::lost(loss, what)
     }
 }

@@ -92,12 +92,8 @@ impl Finding {
 
     /// What an error says: what is wrong, then what to do.
     pub(crate) fn of_error(verdict: Verdict, error: &Error) -> Self {
-        let said = error.to_string();
-        let (reason, remedy) = match said.split_once("; ") {
-            Some((reason, remedy)) => (reason.to_owned(), Some(remedy.to_owned())),
-            None => (said, None),
-        };
-        Finding { store: None, check: "store", verdict, reason, remedy }
+        let remedy = error.remedy().map(str::to_owned);
+        Finding { store: None, check: "store", verdict, reason: error.summary(), remedy }
     }
 
     /// The same, of one store of two.

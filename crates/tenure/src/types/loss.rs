@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::types::error::{Error, ErrorKind};
 use crate::types::name::Name;
 use crate::types::owner::{Owner, Token};
 
@@ -78,6 +79,15 @@ impl Loss {
         self.name.as_str()
     }
 
+    /// What to do about it.
+    fn remedy(&self) -> Option<&'static str> {
+        match self.kind {
+            LossKind::Expired => Some("use a longer ttl, or let it be renewed"),
+            LossKind::Forked => Some("open a domain in the child"),
+            _ => None,
+        }
+    }
+
     /// Why it ended.
     #[must_use]
     pub fn kind(&self) -> &LossKind {
@@ -89,17 +99,47 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "lease on `{}` ", self.name)?;
         match &self.kind {
-            LossKind::Expired => f.write_str("expired; use a longer ttl, or let it be renewed"),
+            LossKind::Expired => f.write_str("expired"),
             LossKind::Taken { by } => write!(f, "was taken by {by}"),
             LossKind::Gone => f.write_str("is gone from the store: broken, deleted or flushed"),
             LossKind::Unreachable => f.write_str("ran out while the store did not answer"),
             LossKind::Closed => f.write_str("ended because its domain was closed"),
             LossKind::Released => f.write_str("was released by its guard"),
-            LossKind::Forked => {
-                f.write_str("belongs to the parent of this forked process; open a domain in the child")
-            }
+            LossKind::Forked => f.write_str("belongs to the parent of this forked process"),
         }
     }
 }
 
 impl std::error::Error for Loss {}
+
+impl Error {
+    /// The lease of a ticket has ended. The store can't tell why: a token that is gone leaves no trace.
+    pub(crate) fn useless_ticket(loss: Loss) -> Self {
+        let whose = match loss.kind() {
+            LossKind::Taken { by } => format!("held by {by}"),
+            _ => "free".to_owned(),
+        };
+        let what = format!("ticket for `{}` is no longer valid", loss.name());
+        let reason = format!("its lease has ended, or the ticket was used, and the name is {whose}");
+        Error::lost(loss, what).because(reason)
+    }
+
+    fn lost(loss: Loss, what: String) -> Self {
+        let kind = if *loss.kind() == LossKind::Forked { ErrorKind::Forked } else { ErrorKind::Lost };
+        Error::new(kind, what).caused_by(loss)
+    }
+
+    /// Why the lease was lost, when that is what this error says.
+    #[must_use]
+    pub fn loss(&self) -> Option<&Loss> {
+        self.source_as()
+    }
+}
+
+impl From<Loss> for Error {
+    fn from(loss: Loss) -> Self {
+        let (what, remedy) = (loss.to_string(), loss.remedy());
+        let error = Error::lost(loss, what);
+        remedy.map_or(error.clone(), |remedy| error.fix(remedy))
+    }
+}

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::types::error::Error;
+
 /// How many replicas acknowledged a lease, and how many had to, in a domain that was opened with `?replicas=`. An
 /// [`Error::too_few_replicas`](crate::Error::too_few_replicas).
 ///
@@ -40,3 +42,32 @@ impl fmt::Display for TooFewReplicas {
 }
 
 impl std::error::Error for TooFewReplicas {}
+
+impl Error {
+    /// The store executed a request, but too few replicas know of it.
+    pub(crate) fn unconfirmed(replicas: TooFewReplicas, what: impl Into<String>) -> Self {
+        Error::executed_unsafely(what).caused_by(replicas)
+    }
+
+    /// How many replicas acknowledged, when this error says that they were too few: the store is there, and its replicas are not.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// let domain = tenure::Domain::open("redis+sentinel://s1,s2,s3/main?replicas=all").await?;
+    /// match domain.lock("orders/42").acquire().await {
+    ///     Ok(guard) => println!("held, and known to all replicas: {}", guard.fence()),
+    ///     Err(error) => match error.too_few_replicas() {
+    ///         Some(short) => println!("{} of {} replicas are there", short.acknowledged(), short.needed()),
+    ///         None => println!("{error}"),
+    ///     },
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn too_few_replicas(&self) -> Option<&TooFewReplicas> {
+        self.source_as()
+    }
+}

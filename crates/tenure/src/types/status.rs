@@ -169,16 +169,18 @@ impl Status {
 pub struct Busy {
     /// Who holds it; `None` when that is not known.
     pub holder: Option<Holder>,
-    /// How many others wait for it: in the store, or, behind a task of this process, here.
-    pub waiters: usize,
+    /// How many others wait for it, if the store said so. It tells an attempt that does not wait; a call that waited, and one that found a
+    /// task of its own domain holding the name, don't know.
+    pub waiters: Option<usize>,
 }
 
 impl fmt::Display for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.holder {
-            Some(holder) => write!(f, "held by {holder}; {} waiting", self.waiters),
-            None => write!(f, "held by someone; {} waiting", self.waiters),
+            Some(holder) => write!(f, "held by {holder}")?,
+            None => f.write_str("held by someone")?,
         }
+        self.waiters.map_or(Ok(()), |waiters| write!(f, "; {waiters} waiting"))
     }
 }
 

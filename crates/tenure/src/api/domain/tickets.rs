@@ -11,7 +11,7 @@ use crate::backend::Answer;
 use crate::core::claim::Claim;
 use crate::core::deadlines::Terms;
 use crate::core::record::{Op, Reply};
-use crate::engine::acquire::unexpected;
+use crate::engine::asking::unexpected;
 use crate::engine::bid::Bid;
 use crate::engine::release;
 use crate::engine::take_over;
@@ -50,7 +50,8 @@ impl Domain {
             let (from, token) = (ticket.token.clone(), bid.token.clone());
             Op::Adopt { from, token, ttl: terms.first_term(), floor: bid.floor, not_after }
         };
-        take_over::take(&self.client, claim, op).await
+        let turn = take_over::take(&self.client, &claim, op).await?;
+        Ok(Guard::new(Arc::clone(&self.client), turn, claim))
     }
 
     /// Makes a lease that was [detached](Guard::detach) last for at least its ttl from now. It stays detached, under the same fence, and the

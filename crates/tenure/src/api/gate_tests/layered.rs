@@ -235,7 +235,7 @@ fn party(
         let layered = Layered::new(inner, behind.before(outer), ear, degrade, None, time.clone());
         Pending::now(Ok(Arc::new(layered) as Arc<dyn Backend>))
     };
-    let client = Client::new(clock, Box::new(connect));
+    let client = crate::engine::new_client(clock, Box::new(connect));
     let domain = Domain::with(Arc::clone(&client), Terms::new(TTL, None), "gate:");
     Party { client: Arc::downgrade(&client), domain, gates }
 }

@@ -1,6 +1,7 @@
 //! Connecting: once for everyone who asks at the same time, again after a failure, and never for ever (R0.3).
 
 use super::*;
+use crate::engine::client::KeeperRuns;
 use crate::engine::keeper;
 use crate::types::error::Error;
 
@@ -11,8 +12,7 @@ fn closing_what_was_never_opened_is_graceful() {
         let world = World::new();
         world.mine.domain.close().await;
         let client = world.mine.client.clone();
-        let running = keeper::Running { client, is_running: Arc::default(), has_ended: false };
-        keeper::keep(running, Arc::default()).await;
+        keeper::keep(KeeperRuns::new(client, Arc::default()), Arc::default()).await;
     });
 }
 

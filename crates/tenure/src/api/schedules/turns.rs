@@ -35,7 +35,7 @@ fn all_tasks_of_all_clients_have_their_turns() {
                 for turn in 0..2 {
                     let guard = lock.acquire().await.expect("the store is there");
                     protected.use_with(&guard).await;
-                    // Effects 5 ms a lease goes back to the store.
+                    // After 5 ms a lease goes back to the store.
                     clock.jump(3 * MS);
                     match turn {
                         0 => drop(guard.release().await.expect("the store is there")),

@@ -28,7 +28,7 @@ pub(super) enum Point {
 /// A check that a test leaves out, to see that it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
-    /// Effects a write, whether the stripe was stolen meanwhile.
+    /// After a write, whether the stripe was stolen meanwhile.
     StolenMeanwhile,
     /// Whether the stripe says the same as a message that says "granted".
     Message,

@@ -191,7 +191,7 @@ fn refuse_another_clock(state: &State, place: &Place) -> Result<(), Error> {
     .fix("use a directory for each"))
 }
 
-/// Refuses to take what a stripe holds under another boot id for over while it may not be. Effects a reboot nobody lives who showed the
+/// Refuses to take what a stripe holds under another boot id for over while it may not be. After a reboot nobody lives who showed the
 /// boot id before it.
 fn refuse_living(state: &State, place: &Place) -> Result<(), Error> {
     session::refuse_another_boot(&place.dir, &place.clock, place.process)?;

@@ -42,7 +42,7 @@ pub(super) fn replace(place: &Place, index: usize, dead: Option<u64>) -> Result<
             drop(draft);
             sweep_in_background(place, vec![index]);
         }
-        // Effects a power cut a first file must not be found empty either. It holds nothing yet, and nothing goes for it: so the disk is asked to begin,
+        // After a power cut a first file must not be found empty either. It holds nothing yet, and nothing goes for it: so the disk is asked to begin,
         // and nobody waits. (A thread would change what signals a command inherits as ignored: the C library takes two for its first thread.)
         None => drop(rustix::fs::fadvise(&draft.file, 0, None, rustix::fs::Advice::DontNeed)),
     }

@@ -2,17 +2,17 @@
 //!
 //! This is the specification of every store. The memory domain is a map of records, the file domain keeps them on disk, and the
 //! Redis scripts are the same transitions in Lua, kept equal by a test. So it is written in plain steps that Lua can mirror: a
-//! number, a string, a list sorted by place, and no more.
+//! number, a string, a list in the order of joining, and no more.
 //!
 //! The rules:
-//! - A touch settles: whatever changes a name first ends an expired lease and gives a free name to the first waiter that is alive.
-//! - A hand-over is on probation: the next waiter is granted a short term, which its first renewal makes a full lease. A waiter
-//!   that died unnoticed costs one probation, not a ttl.
-//! - Waiters near the head beat often, waiters far from it seldom. Both sides derive the pause from the position that the reply
-//!   tells, so a waiter that moves up quickly is not taken for silent.
-//! - A waiter that is silent for too long is dropped. It knows its place, and its next beat brings it back there: so there is no
-//!   lapsed state, and order survives the loss of the whole queue.
-//! - Everything is idempotent by token, because an unanswered request may have been executed, and is sent again.
+//! - An operation that changes a name first settles it: it ends an expired lease and grants a free name to the first living waiter.
+//! - A hand-over is on probation: the next waiter gets a short term, and its first renewal makes it a full lease. A waiter that died
+//!   unnoticed costs one probation, not a ttl.
+//! - Waiters near the head send heartbeats often, waiters far from it rarely. Both sides derive the pause from the position in the reply, so
+//!   the store does not take a waiter that moves up quickly for silent.
+//! - The store drops a waiter that is silent for too long. The waiter knows when it joined, and its next heartbeat brings it back to its
+//!   position. So order survives the loss of the whole queue.
+//! - Every operation is idempotent by token, because a client sends an unacknowledged request again, which may have been executed.
 //!
 //! Keeps I1 (a name has one holder) and I3 (fences only grow).
 
@@ -31,21 +31,21 @@ use crate::types::fence::Fence;
 use crate::types::owner::Token;
 use crate::types::status;
 
-/// How many fences a grant reserves, for the tasks of one process that pass a lease on among themselves.
+/// How many fences a grant reserves, for the tasks of one process that take turns on the lease.
 pub(crate) const RANGE: u64 = 64;
-/// The first term of a lease that was handed over; longer than two beats.
+/// The first term of a lease that was handed over; longer than two heartbeats.
 pub(crate) const PROBATION: Duration = Duration::from_secs(1);
 /// How long the record remembers which lease was ended by force.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(60);
-/// How far, in µs, a client's floor may be above the clock of a server and the last fence: a year. A clock that is further behind is lost.
+/// How far, in µs, a client's floor may be above the clock of a server and the last fence: a year. A clock that is further behind is wrong.
 pub(crate) const MOST_AHEAD: u64 = 365 * 86_400_000_000;
-/// How often a waiter near the head of the queue says that it is alive.
+/// The pause between two heartbeats of a waiter near the head of the queue.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(400);
-/// How much longer each waiter ahead makes the pause between two beats, and the longest pause.
+/// How much each waiter ahead adds to the pause between two heartbeats, and the longest pause.
 const HEARTBEAT_PER_WAITER: Duration = Duration::from_millis(50);
 pub(crate) const LONGEST_HEARTBEAT: Duration = Duration::from_secs(12);
 
-/// The pause before the next beat of a waiter with so many ahead of it: both the waiter and the store go by it.
+/// The pause before the next heartbeat of a waiter with so many ahead of it. Waiter and store both use it.
 pub(crate) fn pause_behind(ahead: usize) -> Duration {
     let position = u32::try_from(ahead).unwrap_or(u32::MAX).saturating_add(1);
     HEARTBEAT_PER_WAITER.saturating_mul(position).clamp(HEARTBEAT, LONGEST_HEARTBEAT)
@@ -54,7 +54,7 @@ pub(crate) fn pause_behind(ahead: usize) -> Duration {
 /// The store's time, read once per operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Now {
-    /// The clock that leases, beats and places live by, in µs.
+    /// The clock for leases, heartbeats and the order of the queue, in µs.
     pub(crate) lease: u64,
     /// µs since 1970, for fences.
     pub(crate) wall: u64,
@@ -74,23 +74,23 @@ pub(crate) enum Wait {
     No,
     /// Join the end of the queue.
     Join,
-    /// A beat: keep this place, or get it back.
+    /// A heartbeat of a waiter that joined at this time: keep its position, or give it back.
     Keep { joined_at: u64 },
 }
 
 /// What can be done to a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
-    /// Take the name, or wait for it. The holder's own acquire extends its lease; a waiter's is its beat.
+    /// Take the name, or wait for it. The holder's own acquire extends its lease; a waiter's is its heartbeat.
     Acquire {
         token: Token,
         ttl: Duration,
         wait: Wait,
-        /// The waiter asks again and again, and need not be reachable by a push.
+        /// The waiter polls: it need not be reachable by a push.
         polls: bool,
         /// The highest fence that the client has seen.
         floor: u64,
-        /// Refused when executed later than this, by the store's lease clock: its client has given up.
+        /// The store refuses it later than this, by its lease clock: the client has given up.
         not_after: u64,
     },
     /// Make the lease last at least `ttl` from now. Only looks at the holder: it settles nothing.
@@ -126,13 +126,13 @@ pub(crate) enum Reply {
     Busy { holding: Holding, waiters: usize },
     /// The token does not hold the name; who does, if anyone.
     NotHeld { holder: Option<Token> },
-    /// Done: renewed, released, left, broken or buried.
+    /// Done: renewed, released, left or broken.
     Done,
-    /// Executed after `not_after`, and so refused.
+    /// Refused, because it came after `not_after`.
     TooLate,
     /// Refused, because the client's floor is so many µs above the store's clock and the last fence.
     Ahead { by: u64 },
-    /// What is there: the waiters that are alive, with their places; and the fence of the lease that was last ended by force.
+    /// The holder, the living waiters with the times at which they joined, and the fence of the lease that was last ended by force.
     Seen { holding: Option<Holding>, waiters: Vec<(Token, u64)>, broken: Option<u64> },
 }
 
@@ -158,12 +158,12 @@ impl From<Holding> for status::Holder {
     }
 }
 
-/// Whom to tell of a transition.
+/// Whom the store must notify of a transition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Notice {
-    /// A waiter was granted the name, at the store's time `at`, for `term`. One that can't be told, and does not poll, is dead.
+    /// A waiter was granted the name, at the store's time `at`, for `term`. If it can't be notified and does not poll, it is dead.
     Granted { token: Token, fence: u64, at: u64, term: Duration, polls: bool },
-    /// A holder's lease was ended by someone else.
+    /// Another client ended the holder's lease.
     Revoked { token: Token },
 }
 
@@ -173,9 +173,9 @@ pub(crate) struct Record {
     /// The last fence that is used or reserved.
     last: u64,
     holder: Option<Holder>,
-    /// Sorted by place.
+    /// In the order of joining.
     queue: Vec<Waiter>,
-    /// What force left behind. Nothing is decided by it: it is only shown.
+    /// The lease that was last ended by force. It is only shown; no operation depends on it.
     broken: Option<Trace>,
 }
 
@@ -200,7 +200,7 @@ struct Holder {
 struct Waiter {
     token: Token,
     joined_at: u64,
-    /// When it last beat, plus the time by which its next pause is longer than [`HEARTBEAT`]: so one limit for silence fits all.
+    /// The time of its last heartbeat, plus what its next pause has beyond [`HEARTBEAT`]: so one limit for silence fits all.
     beat: u64,
     ttl: Duration,
     polls: bool,

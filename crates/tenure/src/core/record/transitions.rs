@@ -10,15 +10,15 @@ use crate::time::clock::micros;
 use crate::types::duration::millis;
 use crate::types::owner::Token;
 
-/// A waiter that was silent for longer than this, in µs, has lapsed: a beat is this late, less [`HEARTBEAT`].
+/// A waiter that was silent for longer than this, in µs, is dropped: its heartbeat is this late, less [`HEARTBEAT`].
 const LAPSE: i64 = 1_500_000;
-/// Whoever was heard of within this time, in µs, is not suspected to be dead.
+/// A client that the store heard of within this time, in µs, is not suspected to be dead.
 const QUIET: i64 = 5_000;
-/// A waiter that is alive has beaten since any grant that is older than this, in µs: two beats.
+/// A living waiter has sent a heartbeat since any grant that is older than this, in µs: two heartbeats.
 const TWO_HEARTBEATS: i64 = 800_000;
 
 impl Record {
-    /// A name that nobody has used since `floor`, the highest fence that the store remembers.
+    /// A name that is not in use; `floor` is the highest fence that the store remembers.
     pub(crate) fn new(floor: u64) -> Self {
         Record { last: floor, holder: None, queue: Vec::new(), broken: None }
     }
@@ -38,7 +38,7 @@ impl Record {
         self.is_idle(now) && self.broken(now).is_none()
     }
 
-    /// Whether nobody is entered in it, living or not.
+    /// Whether it has no holder and no waiters, living or dead.
     pub(crate) fn is_vacant(&self) -> bool {
         self.holder.is_none() && self.queue.is_empty()
     }
@@ -55,7 +55,7 @@ impl Record {
         holder.expires.checked_sub(now.millis()).map(Duration::from_millis)
     }
 
-    /// Who is next ahead of a waiter, if nothing was heard of it for a while: a waiter, or the holder unless its lease outlives its process.
+    /// The waiter next ahead, or else the holder of a process-bound lease, if the store has not heard of it for a while.
     pub(crate) fn silent_ahead_of(&self, token: &Token, now: Now) -> Option<&Token> {
         let index = self.queue.iter().position(|waiter| waiter.token == *token)?;
         match index.checked_sub(1) {
@@ -73,9 +73,9 @@ impl Record {
         self.queue.iter().map(|waiter| &waiter.token)
     }
 
-    /// Ends what a lease has left beyond the ttl in its token. Only a clock that was set back since can have lengthened it: nobody asks
-    /// for longer than that, so nobody believes in more than a ttl from now (I2). A store does this when somebody asks for a name that
-    /// another holds; looking shows the same and changes nothing. A token without a ttl tells nothing, and its lease is left alone.
+    /// Cuts a lease to the ttl in its token. Only a clock that was set back can have lengthened it: no client asks for more, so none believes in
+    /// more than a ttl from now (I2). A store does this when a client asks for a name that another holds; looking shows the same and changes
+    /// nothing. A lease whose token has no ttl is left alone.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "Redis does it in Lua; no clock of another store can be set")
@@ -88,9 +88,9 @@ impl Record {
         }
     }
 
-    /// The reply to an operation whose floor no clock explains: it is refused before anything is changed (I3). Where it came from nobody
-    /// knows, and every later fence would be above it. A store on the machine itself is spared this: its clients have its clock, it
-    /// remembers what it gave, and a machine without a battery may start in 1970.
+    /// The reply to an operation whose floor no clock explains: the store refuses it before it changes anything (I3), because every later fence
+    /// would be above that floor. Stores on this machine do not check this: their clients use the same clock, they remember their fences, and
+    /// a machine without a battery may start in 1970.
     #[cfg_attr(not(test), expect(dead_code, reason = "Redis does it in Lua"))]
     pub(crate) fn ahead(&self, op: &Op, now: Now) -> Option<Reply> {
         let (Op::Acquire { floor, not_after, .. }
@@ -103,7 +103,7 @@ impl Record {
         (now.lease <= *not_after && by > MOST_AHEAD).then_some(Reply::Ahead { by })
     }
 
-    /// Applies one operation; returns the reply, and appends whom to wake.
+    /// Applies one operation. Returns the reply, and appends whom to notify.
     pub(crate) fn apply(&mut self, op: Op, now: Now, notices: &mut Vec<Notice>) -> Reply {
         match op {
             Op::Acquire { not_after, .. } | Op::Adopt { not_after, .. } | Op::TakeOver { not_after, .. }
@@ -149,12 +149,12 @@ impl Record {
                 return reply;
             }
         }
-        // Out and in again: a second acquire, and a beat, keep the place that the queue knows.
+        // Out and in again: a second acquire and a heartbeat keep the position that the queue knows.
         if let Some(known) = self.dequeue(&asker.token) {
             asker.joined_at = known.joined_at;
         }
         if wait == Wait::No {
-            // Only a name that nobody living waits for is taken past the queue.
+            // A try takes the name only if no living waiter is in the queue.
             self.settle(self.silence_allowed_after_expiry(now), now, notices);
             return match self.holding(now) {
                 None => self.grant(asker.token, asker.ttl, floor, now),
@@ -177,7 +177,7 @@ impl Record {
         Reply::Waiting { joined_at, ahead, holding }
     }
 
-    /// A beat of a waiter that is in the queue while another holds the name, without a search through the queue.
+    /// The heartbeat of a waiter in the queue while another client holds the name, without a search through the queue.
     fn beat(&mut self, asker: &Waiter, now: Now) -> Option<Reply> {
         let holding = self.holding(now)?;
         let ahead = self.queue.binary_search_by(|waiter| waiter.rank().cmp(&asker.rank())).ok()?;
@@ -217,7 +217,7 @@ impl Record {
 
     fn release(&mut self, token: &Token, used: u64, now: Now, notices: &mut Vec<Notice>) -> Reply {
         self.expire(now);
-        // A ghost of its acquire may have joined the queue after the first release, which was not answered.
+        // A late acquire of it may have joined the queue after its first release, whose answer was lost.
         self.dequeue(token);
         if !self.is_held_by(token) {
             return self.not_held(now, notices);
@@ -228,8 +228,8 @@ impl Record {
     }
 
     fn leave(&mut self, token: &Token, now: Now, notices: &mut Vec<Notice>) -> Reply {
-        // Mostly its waiter never ran it. But of a majority of stores this may be the one that no release has reached: what was used of
-        // its range is not known, and all of it stays reserved.
+        // Mostly its waiter never used it. But in a majority of stores, this may be the store that no release has reached. What was used of its
+        // range is not known, so all of it stays reserved.
         self.release(token, u64::MAX, now, notices);
         Reply::Done
     }
@@ -309,18 +309,18 @@ impl Record {
         self.broken.take_if(|trace| now.millis() > trace.until);
     }
 
-    /// The present lease is ended by force.
+    /// Ends the present lease by force.
     fn remember_broken(&mut self, now: Now) {
         let until = now.millis() + millis(REMEMBERED);
         self.broken = Some(Trace { fence: self.range_start(), until });
     }
 
-    /// The fence of the lease that was last ended by force, while that is remembered.
+    /// The fence of the lease that was last ended by force, while the record remembers it.
     pub(super) fn broken(&self, now: Now) -> Option<u64> {
         self.broken.as_ref().filter(|trace| now.millis() <= trace.until).map(|trace| trace.fence)
     }
 
-    /// The lease is given up by its holder or for it: the next waiter's turn.
+    /// Ends the lease, and grants the name to the next waiter.
     fn vacate(&mut self, now: Now, notices: &mut Vec<Notice>) -> Reply {
         self.holder = None;
         self.settle(LAPSE, now, notices);
@@ -332,7 +332,7 @@ impl Record {
         Reply::NotHeld { holder: self.holder.as_ref().map(|holder| holder.token.clone()) }
     }
 
-    /// Gives a free name to the first waiter that was silent for no longer than `silence`.
+    /// Grants a free name to the first waiter that was silent for no longer than `silence`.
     fn settle(&mut self, silence: i64, now: Now, notices: &mut Vec<Notice>) {
         if self.holder.is_none() {
             self.drop_silent(silence, now);
@@ -342,14 +342,14 @@ impl Record {
         }
     }
 
-    /// Drops the waiters at the head that were silent for too long. A beat brings back one that lives.
+    /// Drops the waiters at the head that were silent for too long. A heartbeat brings a living one back.
     fn drop_silent(&mut self, silence: i64, now: Now) {
         let living = self.queue.iter().position(|waiter| waiter.silence(now) <= silence);
         self.queue.drain(..living.unwrap_or(self.queue.len()));
     }
 
-    /// Effects an expiry, a living waiter has beaten since the last grant. A grant younger than two beats says nothing; nor does
-    /// one from the future, which a clock that was set back leaves behind: it must not strand everyone.
+    /// After an expiry, a living waiter has sent a heartbeat since the last grant. A grant younger than two heartbeats says nothing. Nor does a
+    /// grant from the future, which a clock that was set back leaves behind: it must not block all waiters.
     fn silence_allowed_after_expiry(&self, now: Now) -> i64 {
         let since_last_grant = now.wall.wrapping_sub(self.range_start()).cast_signed();
         if since_last_grant < TWO_HEARTBEATS { LAPSE } else { LAPSE.min(since_last_grant) }
@@ -417,7 +417,7 @@ impl Record {
         Some(self.queue.remove(index))
     }
 
-    /// Puts a waiter at its place, or at the end when it has none; returns the place.
+    /// Puts a waiter at its position, or at the end if it is new. Returns when it joined.
     fn enqueue(&mut self, mut waiter: Waiter, now: Now) -> u64 {
         if waiter.joined_at == 0 {
             let last = self.queue.last().map_or(0, |last| last.joined_at);
@@ -431,19 +431,19 @@ impl Record {
 }
 
 impl Waiter {
-    /// Its order in the queue; the token decides between equal places, as in a sorted set.
+    /// Its order in the queue. The token decides between equal times, as in a sorted set.
     pub(super) fn rank(&self) -> (u64, &Token) {
         (self.joined_at, &self.token)
     }
 
-    /// How long it was not heard of, in µs; negative while its pause goes on, and when the clock was set back since.
+    /// How long it has been silent, in µs; negative during its pause, and if the clock was set back since.
     fn silence(&self, now: Now) -> i64 {
         now.lease.wrapping_sub(self.beat).cast_signed()
     }
 }
 
-/// The beat of a waiter with so many ahead of it. One that polls can't be notified, and has to ask within a probation: it pauses no longer
-/// than the first ones do.
+/// The heartbeat of a waiter with so many ahead of it. A waiter that polls can't be notified and must ask within a probation: its pause is the
+/// shortest.
 fn heartbeat_of(ahead: usize, polls: bool, now: Now) -> u64 {
     let pause = if polls { HEARTBEAT } else { pause_behind(ahead) };
     now.lease + micros(pause - HEARTBEAT)

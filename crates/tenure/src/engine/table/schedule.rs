@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Effects, Schedule, Table};
+use super::{Schedule, Table};
 use crate::core::deadlines::{Deadlines, Step};
 use crate::core::record::{PROBATION, Reply};
 use crate::engine::bid::Bid;
 use crate::engine::cohort::{Cohort, Held, Phase, TURN_BUDGET, WaitingTask};
+use crate::engine::effects::Effects;
 use crate::engine::lease_state::{SharedLease, Turn};
 use crate::time::clock::Moment;
 use crate::types::loss::LossKind;
 use crate::types::name::{Name, NameMap};
-use crate::types::owner::Session;
 
 /// How long the keeper waits for the next lease when there is none.
 const LINGER: Duration = Duration::from_secs(1);
@@ -43,11 +43,11 @@ impl Table {
         lease: Deadlines,
         fence: u64,
         task: Option<Arc<WaitingTask>>,
-        after: &mut Effects,
+        effects: &mut Effects,
     ) -> Turn {
         let now = self.clock.now();
         self.next_id += 1;
-        self.floors.saw(name, fence);
+        self.bidder.floors.saw(name, fence);
         self.metrics.acquired += 1;
         let shared = SharedLease::new(name.clone(), &bid, fence, self.clock.clone(), lease.deadline());
         let shared = Arc::new(shared);
@@ -70,9 +70,9 @@ impl Table {
             held.lease.verify(now + age);
         }
         plan(&mut held, now, &mut self.due);
-        after.rouse_keeper |= held.due < self.keeper_sleeps_until;
+        effects.rouse_keeper |= held.due < self.keeper_sleeps_until;
         let cohort = self.cohorts.entry(name.clone()).or_insert_with(|| Cohort::new(Phase::Idle));
-        // Nearly always there is one, of many thousands: room for more would be most of what it costs.
+        // Most of many thousand cohorts have one lease: room for more would be most of their cost.
         cohort.leases.reserve_exact(1);
         cohort.leases.push(held);
         turn
@@ -92,7 +92,7 @@ impl Table {
     }
 
     /// A lease leaves this client without going back to the store: it was lost, or detached.
-    pub(crate) fn forget_lease(&mut self, lease: &Arc<SharedLease>, session: &Session, after: &mut Effects) {
+    pub(crate) fn forget_lease(&mut self, lease: &Arc<SharedLease>, effects: &mut Effects) {
         let name = &lease.name;
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return;
@@ -104,17 +104,17 @@ impl Table {
             cohort.phase = Phase::Idle;
         }
         self.remove_lease(name, index);
-        self.go_on(name, session, after);
+        self.go_on(name, effects);
     }
 
-    fn lose_lease(&mut self, lease: Arc<SharedLease>, session: &Session, after: &mut Effects) {
+    fn lose_lease(&mut self, lease: Arc<SharedLease>, effects: &mut Effects) {
         self.metrics.lost += 1;
-        self.forget_lease(&lease, session, after);
-        after.lost.push(lease);
+        self.forget_lease(&lease, effects);
+        effects.lost.push(lease);
     }
 
     /// Looks at every lease that is due.
-    pub(crate) fn due(&mut self, session: &Session, after: &mut Effects) -> Due {
+    pub(crate) fn due(&mut self, effects: &mut Effects) -> Due {
         let mut due = Due::default();
         let now = self.clock.now();
         while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -140,7 +140,7 @@ impl Table {
                 Step::Over { .. } => {
                     held.shared.loss();
                     let shared = Arc::clone(&held.shared);
-                    self.lose_lease(shared, session, after);
+                    self.lose_lease(shared, effects);
                 }
                 Step::Renew { ttl } if !held.is_renewing => {
                     held.is_renewing = true;
@@ -153,7 +153,7 @@ impl Table {
             }
         }
         due.next = self.due.first_key_value().map(|(&(moment, _), _)| moment);
-        // Leases come and go: once more before the keeper sleeps for good, or each of them would wake it.
+        // Leases come and go: the keeper looks once more before it sleeps for good, or else each lease would wake it.
         if due.next.is_none() && self.acquired_at_last_look != self.metrics.acquired {
             due.next = Some(now + LINGER);
         }
@@ -169,8 +169,7 @@ impl Table {
         sent: Moment,
         ttl: Duration,
         reply: Option<&Reply>,
-        session: &Session,
-        after: &mut Effects,
+        effects: &mut Effects,
     ) {
         let now = self.clock.now();
         self.metrics.renewals += u64::from(reply.is_some());
@@ -186,7 +185,7 @@ impl Table {
                 }
                 held.shared.set_unanswered(false);
                 held.shared.renewal_answered(ttl);
-                // A deadline that passed before this answer came was told, and stays.
+                // If the deadline passed before this answer came, the holder knows of the loss, and it stays.
                 if held.shared.loss_at(now).is_none() {
                     held.shared.set_deadline(held.lease.deadline());
                 }
@@ -200,10 +199,10 @@ impl Table {
             }
         }
         if held.shared.loss_at(now).is_some() {
-            self.lose_lease(Arc::clone(lease), session, after);
+            self.lose_lease(Arc::clone(lease), effects);
         } else {
             replan(held, now, &mut self.due);
-            after.rouse_keeper |= held.due < self.keeper_sleeps_until;
+            effects.rouse_keeper |= held.due < self.keeper_sleeps_until;
         }
     }
 
@@ -213,30 +212,30 @@ impl Table {
         find(&mut self.cohorts, lease).map(|held| held.lease.renewal_by_hand(now))
     }
 
-    /// The leases on this name may be gone, or a grant of it was not heard: verify that now.
-    pub(crate) fn verify(&mut self, name: &Name, after: &mut Effects) {
+    /// The leases on this name may be gone, or a grant was missed: verify that now.
+    pub(crate) fn verify(&mut self, name: &Name, effects: &mut Effects) {
         let now = self.clock.now();
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return;
         };
-        verify(cohort, now, &mut self.due, after);
+        verify(cohort, now, &mut self.due, effects);
     }
 
     /// The same for every name.
-    pub(crate) fn verify_all(&mut self, after: &mut Effects) {
+    pub(crate) fn verify_all(&mut self, effects: &mut Effects) {
         let now = self.clock.now();
         for cohort in self.cohorts.values_mut() {
-            verify(cohort, now, &mut self.due, after);
+            verify(cohort, now, &mut self.due, effects);
         }
     }
 }
 
-fn verify(cohort: &mut Cohort, now: Moment, due: &mut Schedule, after: &mut Effects) {
+fn verify(cohort: &mut Cohort, now: Moment, due: &mut Schedule, effects: &mut Effects) {
     for held in &mut cohort.leases {
         held.lease.verify(now);
         held.verify_again = held.is_renewing;
         replan(held, now, due);
-        after.rouse_keeper = true;
+        effects.rouse_keeper = true;
     }
     if let Phase::Seeking(seeking) = &cohort.phase {
         seeking.alarm.ring();

@@ -3,21 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Effects, Table};
+use super::Table;
 use crate::backend::Grant;
 use crate::core::deadlines::Deadlines;
 use crate::engine::bid::Bid;
 use crate::engine::cohort::{Cohort, Phase, WaitingTask, Wakeup};
+use crate::engine::effects::Effects;
 use crate::types::error::Error;
 use crate::types::name::Name;
-use crate::types::owner::{Session, Token};
+use crate::types::owner::Token;
 use crate::types::status::Busy;
 
 /// What became of a lease that was granted in answer to a request.
 pub(crate) enum Placed {
     /// A task's turn has begun.
     Turn,
-    /// Nobody wants it any more: give it back.
+    /// No task wants it any more: give it back.
     Unwanted,
     /// The first task asked for something else: replace the token by this bid.
     Replace(Bid),
@@ -26,16 +27,16 @@ pub(crate) enum Placed {
 /// What a grant that the store pushed is to this client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
-    /// Somebody here waits for it, has it, or has passed it on.
+    /// A task of this client waits for it, has it, or has passed it on.
     Known,
-    /// It was asked for here, and nobody wants it any more: it must be given back.
+    /// This client asked for it, and no task wants it any more: give it back.
     Unwanted,
-    /// It was not asked for here: another process has the same session, and the lease is perhaps in use there.
+    /// This client did not ask for it: another process has the same session, and may be using the lease.
     Unasked,
 }
 
 impl Table {
-    /// Whether the background task has to ask again for this bid, and if so, whether to wait in the store's queue.
+    /// Whether the background task must ask again for this bid, and if so, whether it waits in the store's queue.
     pub(crate) fn goes_on_seeking(&self, name: &Name, bid: &Bid) -> Option<bool> {
         match self.cohorts.get(name) {
             Some(Cohort { waiting, phase: Phase::Seeking(seeking), .. })
@@ -47,7 +48,7 @@ impl Table {
         }
     }
 
-    /// The store has not been reached for `outage`. False when nobody waits for it any longer.
+    /// The store has been out of reach for `outage`. False if no task waits any longer.
     pub(crate) fn seek_troubled(
         &mut self,
         name: &Name,
@@ -55,7 +56,7 @@ impl Table {
         outage: Duration,
         error: &Error,
         is_news: bool,
-        after: &mut Effects,
+        effects: &mut Effects,
     ) -> bool {
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return false;
@@ -68,12 +69,12 @@ impl Table {
             }
             _ => return false,
         }
-        cohort.fail_impatient(outage, error, after);
+        cohort.fail_impatient(outage, error, effects);
         !cohort.waiting.is_empty()
     }
 
-    /// The bid is in the store's queue, or was refused by it.
-    pub(crate) fn seek_busy(&mut self, name: &Name, bid: &Bid, busy: Busy, after: &mut Effects) {
+    /// The bid is in the store's queue, or the store refused it.
+    pub(crate) fn seek_busy(&mut self, name: &Name, bid: &Bid, busy: Busy, effects: &mut Effects) {
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return;
         };
@@ -84,28 +85,27 @@ impl Table {
             seeking.busy = Some(busy.clone());
             seeking.trouble = None;
             let alarm = Arc::clone(&seeking.alarm);
-            cohort.refuse_tries(&busy, after);
+            cohort.refuse_tries(&busy, effects);
             if cohort.waiting.is_empty() {
                 alarm.ring();
             }
         }
     }
 
-    /// The background task was granted the name in answer to a request.
+    /// The store granted the name to the background task, in answer to a request.
     pub(crate) fn seek_granted(
         &mut self,
         name: &Name,
         bid: &Bid,
         lease: Deadlines,
         fence: u64,
-        session: &Session,
-        after: &mut Effects,
+        effects: &mut Effects,
     ) -> Placed {
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return Placed::Unwanted;
         };
         if cohort.has_token(&bid.token) {
-            // Granted by a push meanwhile: the lease is in use, and not left.
+            // A push granted it meanwhile: the lease is in use.
             return Placed::Unwanted;
         }
         match &mut cohort.phase {
@@ -117,29 +117,27 @@ impl Table {
                 let Some(task) = cohort.waiting.front() else {
                     return Placed::Unwanted;
                 };
-                if !bid.serves(task) {
-                    let mut other =
-                        Bid::new(session, task.claim.clone(), self.floors.of(name).max(fence)).sought();
+                if !bid.serves(&task.claim) {
+                    let mut other = self.bidder.bid(name, &task.claim).above(fence).sought();
                     other.replaces = Some(bid.token.clone());
                     self.settled.add(&bid.token);
                     seeking.bid = other.clone();
                     return Placed::Replace(other);
                 }
-                self.wake_first(name, bid.clone(), lease, fence, after);
+                self.wake_first(name, bid.clone(), lease, fence, effects);
                 Placed::Turn
             }
             _ => Placed::Unwanted,
         }
     }
 
-    /// The background task ends without a lease: everyone who waits is told why, or the next bid begins.
+    /// The background task ends without a lease: waiting tasks get the error, or the next bid begins.
     pub(crate) fn seek_ended(
         &mut self,
         name: &Name,
         bid: &Bid,
         error: Option<&Error>,
-        session: &Session,
-        after: &mut Effects,
+        effects: &mut Effects,
     ) {
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return;
@@ -150,9 +148,9 @@ impl Table {
         self.settled.add(&bid.token);
         cohort.phase = Phase::Idle;
         if let Some(error) = error {
-            cohort.fail_all(error, after);
+            cohort.fail_all(error, effects);
         }
-        self.go_on(name, session, after);
+        self.go_on(name, effects);
     }
 
     /// The store pushed a grant.
@@ -161,9 +159,9 @@ impl Table {
         name: &Name,
         grant: &Grant,
         connection: u64,
-        after: &mut Effects,
+        effects: &mut Effects,
     ) -> Pushed {
-        if self.is_for_somebody(name, grant, connection, after) {
+        if self.is_for_somebody(name, grant, connection, effects) {
             return Pushed::Known;
         }
         if self.settled.0.contains(&grant.token) {
@@ -173,7 +171,13 @@ impl Table {
         Pushed::Unasked
     }
 
-    fn is_for_somebody(&mut self, name: &Name, grant: &Grant, connection: u64, after: &mut Effects) -> bool {
+    fn is_for_somebody(
+        &mut self,
+        name: &Name,
+        grant: &Grant,
+        connection: u64,
+        effects: &mut Effects,
+    ) -> bool {
         let now = self.clock.now();
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return self.has_parted(&grant.token);
@@ -193,7 +197,7 @@ impl Table {
             return seeking.bid.replaces.as_ref() == Some(&grant.token) || self.has_parted(&grant.token);
         }
         let (bid, alarm) = (seeking.bid.clone(), Arc::clone(&seeking.alarm));
-        let is_for = |task: &Arc<WaitingTask>| bid.serves(task);
+        let is_for = |task: &Arc<WaitingTask>| bid.serves(&task.claim);
         let pair = bid.pair.filter(|pair| pair.connection == connection);
         let lease =
             pair.and_then(|pair| Deadlines::pushed(&bid.claim.terms, pair, grant.at, grant.term, now));
@@ -203,16 +207,16 @@ impl Table {
             && now < lease.deadline()
             && !self.is_closed
         {
-            self.wake_first(name, bid, lease, grant.fence, after);
+            self.wake_first(name, bid, lease, grant.fence, effects);
             alarm.ring_granted();
         } else {
-            // It can't be believed as it is: the background task confirms it by a beat.
+            // It can't be believed as it is: the background task confirms it by a heartbeat.
             alarm.ring();
         }
         true
     }
 
-    /// Grants may have been pushed without being heard: every background task asks again.
+    /// Pushed grants may have been missed: every background task asks again.
     pub(crate) fn rouse_waiting(&self) {
         for cohort in self.cohorts.values() {
             if let Phase::Seeking(seeking) = &cohort.phase {
@@ -226,10 +230,10 @@ impl Table {
     }
 
     /// The first task's turn begins.
-    fn wake_first(&mut self, name: &Name, bid: Bid, lease: Deadlines, fence: u64, after: &mut Effects) {
+    fn wake_first(&mut self, name: &Name, bid: Bid, lease: Deadlines, fence: u64, effects: &mut Effects) {
         let cohort = self.cohorts.get_mut(name).expect("a cohort with a first task");
         let task = cohort.waiting.pop_front().expect("a first task");
-        let turn = self.hold(name, bid, lease, fence, Some(Arc::clone(&task)), after);
-        after.wake(task.call(Wakeup::Turn(turn)));
+        let turn = self.hold(name, bid, lease, fence, Some(Arc::clone(&task)), effects);
+        effects.wake(task.call(Wakeup::Turn(turn)));
     }
 }

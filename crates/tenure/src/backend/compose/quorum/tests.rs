@@ -135,7 +135,7 @@ impl World {
             let quorum = connect(sink, &ways);
             Pending::now(quorum.map(|quorum| Arc::new(quorum) as Arc<dyn Backend>))
         };
-        let client = Client::new(clock, Box::new(connect));
+        let client = crate::engine::new_client(clock, Box::new(connect));
         Domain::with(client, Terms::new(TTL, None), "quorum of memory")
     }
 
@@ -148,7 +148,7 @@ impl World {
             let quorum = connect(sink, &ways).map(Arc::new);
             Pending::now(quorum.map(|quorum| Arc::clone(shown.get_or_init(|| quorum)) as Arc<dyn Backend>))
         };
-        let client = Client::new(Clock::Manual(Arc::clone(&self.clock)), Box::new(connect));
+        let client = crate::engine::new_client(Clock::Manual(Arc::clone(&self.clock)), Box::new(connect));
         (Domain::with(client, Terms::new(TTL, None), "quorum of memory"), opened)
     }
 

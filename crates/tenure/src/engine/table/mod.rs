@@ -3,7 +3,7 @@
 //! One lock for all names keeps the transitions whole: a loss, a pass and a cancelled task can't cross each other. It is held for
 //! well under a microsecond, never over I/O, and nobody is woken under it: what must be done outside is collected in [`Effects`].
 //!
-//! What belongs to asking, to seeking, and to the schedule of leases is in files of their own.
+//! Asking, seeking and the schedule of leases have files of their own.
 
 mod asking;
 mod schedule;
@@ -14,12 +14,13 @@ pub(crate) use seeking::{Placed, Pushed};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
+use crate::core::claim::Claim;
 use crate::core::deadlines::Deadlines;
-use crate::engine::bid::{Alarm, Bid};
+use crate::engine::bid::Bid;
 use crate::engine::cohort::{Cohort, Phase, WaitingTask, Wakeup};
+use crate::engine::effects::Effects;
 use crate::engine::floors::Floors;
 use crate::engine::lease_state::{SharedLease, Turn};
 use crate::time::clock::{Clock, Moment};
@@ -30,32 +31,19 @@ use crate::types::name::{Name, NameMap};
 use crate::types::owner::{Session, Token};
 use crate::types::status::Busy;
 
-/// What is left to do once the lock is free.
+/// What every new bid of this client needs.
 #[derive(Default)]
-#[must_use = "somebody waits for what is in it"]
-pub(crate) struct Effects {
-    /// Mostly there is one: it is kept without an allocation.
-    waker: Option<Waker>,
-    wakers: Vec<Waker>,
-    /// Leases whose holders are to be told.
-    pub(crate) lost: Vec<Arc<SharedLease>>,
-    /// Names for which a background task has to seek a lease.
-    pub(crate) seeks: Vec<(Name, Bid, Arc<Alarm>)>,
-    /// The keeper has something to do sooner than it knew.
-    pub(crate) rouse_keeper: bool,
+pub(crate) struct Bidder {
+    /// What the tokens of this client carry, once its store is open.
+    pub(crate) session: Option<Session>,
+    pub(crate) floors: Floors,
 }
 
-impl Effects {
-    pub(crate) fn wake(&mut self, wakers: impl IntoIterator<Item = Waker>) {
-        for waker in wakers {
-            if let Some(before) = self.waker.replace(waker) {
-                self.wakers.push(before);
-            }
-        }
-    }
-
-    pub(crate) fn wake_all(&mut self) {
-        self.wakers.drain(..).chain(self.waker.take()).for_each(Waker::wake);
+impl Bidder {
+    /// A bid for a lease on this name.
+    pub(crate) fn bid(&self, name: &Name, claim: &Arc<Claim>) -> Bid {
+        let session = self.session.as_ref().expect("a store that is asked has been opened");
+        Bid::new(session, Arc::clone(claim), self.floors.of(name))
     }
 }
 
@@ -64,7 +52,7 @@ impl Effects {
 pub(crate) enum Enqueued {
     /// Ask the store with this bid.
     Ask(Bid),
-    /// Wait to be called. When another task asks: it has its answer by `asked_until`, if it is polled.
+    /// Wait to be woken. If another task asks, it has its answer by `asked_until`, provided that it is polled.
     Wait {
         asked_until: Option<Moment>,
     },
@@ -78,8 +66,8 @@ pub(crate) enum TurnEnd {
     GiveBack,
 }
 
-/// The tokens of bids that may have stood in the store's queue and are over: a grant for one of them may still be on its way. The last of
-/// them, because nothing may grow with what was done.
+/// The tokens of bids that were in the store's queue and are over: a grant for one of them may still be on its way. Only the latest, so
+/// that memory does not grow.
 #[derive(Default)]
 struct Settled(VecDeque<Token>);
 
@@ -106,11 +94,10 @@ pub(crate) struct Table {
     /// How many turns had begun when the keeper last looked.
     pub(crate) acquired_at_last_look: u64,
     pub(crate) next_id: u64,
-    /// How old a lease gets before it is verified for the first time; `None` where the store tells of every end unasked.
+    /// The delay before the first renewal, which also arms loss notification; `None` if the store needs none.
     pub(crate) verify_after: Option<Duration>,
-    pub(crate) floors: Floors,
-    /// The tokens of leases that live on in the store without this table, and until when: a push that comes late for one of them
-    /// must not give it back.
+    pub(crate) bidder: Bidder,
+    /// The tokens of leases that live on in the store without this table, and until when. A late push for one of them must not give it back.
     parted: Vec<(Moment, Token)>,
     settled: Settled,
     pub(crate) metrics: Metrics,
@@ -127,7 +114,7 @@ impl Table {
             acquired_at_last_look: 0,
             next_id: 0,
             verify_after: None,
-            floors: Floors::default(),
+            bidder: Bidder::default(),
             parted: Vec::new(),
             settled: Settled::default(),
             metrics: Metrics::default(),
@@ -140,21 +127,16 @@ impl Table {
         if self.is_closed { Err(Error::closed()) } else { Ok(()) }
     }
 
-    /// A task comes in.
-    pub(crate) fn enqueue(
-        &mut self,
-        name: &Name,
-        task: &Arc<WaitingTask>,
-        session: &Session,
-    ) -> Result<Enqueued, Error> {
+    /// A task wants the name.
+    pub(crate) fn enqueue(&mut self, name: &Name, task: &Arc<WaitingTask>) -> Result<Enqueued, Error> {
         self.check_open()?;
         let Some(cohort) = self.cohorts.get_mut(name) else {
-            let bid = Bid::new(session, task.claim.clone(), self.floors.of(name));
+            let bid = self.bidder.bid(name, &task.claim);
             let asking = Phase::asking(&bid, self.clock.now());
             self.cohorts.insert(name.clone(), Cohort::new(asking));
             return Ok(Enqueued::Ask(bid));
         };
-        // A bid that everyone has given up on knows only what was: ask again.
+        // If all tasks have given up on a bid, what it knows is out of date: ask again.
         let is_given_up = matches!(cohort.phase, Phase::Seeking(_)) && cohort.waiting.is_empty();
         if !task.waits
             && !is_given_up
@@ -163,7 +145,7 @@ impl Table {
             return Ok(Enqueued::Refused(busy));
         }
         if matches!(cohort.phase, Phase::Idle) {
-            let bid = Bid::new(session, task.claim.clone(), self.floors.of(name));
+            let bid = self.bidder.bid(name, &task.claim);
             cohort.phase = Phase::asking(&bid, self.clock.now());
             return Ok(Enqueued::Ask(bid));
         }
@@ -175,8 +157,8 @@ impl Table {
         Ok(Enqueued::Wait { asked_until })
     }
 
-    /// A task that waits goes away; returns the call that came meanwhile. Both in one step: a turn that is taken back from a task
-    /// puts it into the queue again.
+    /// A waiting task goes away. Returns the wake-up that came meanwhile, in the same step: taking a turn back from a task would put it into
+    /// the queue again.
     pub(crate) fn dequeue(&mut self, name: &Name, task: &Arc<WaitingTask>) -> Option<Wakeup> {
         let call = task.leave();
         let Some(cohort) = self.cohorts.get_mut(name) else {
@@ -189,7 +171,7 @@ impl Table {
         call
     }
 
-    /// What a task that waited in vain is told: who holds the name, or why nobody knows.
+    /// What a task learns that waited in vain: who holds the name, or why that is not known.
     pub(crate) fn in_vain(&self, name: &Name) -> Result<Busy, Error> {
         let cohort = self.cohorts.get(name);
         if let Some(Cohort { phase: Phase::Seeking(seeking), .. }) = cohort
@@ -198,26 +180,21 @@ impl Table {
             return Err(error.clone());
         }
         let known = cohort.and_then(|cohort| cohort.busy(self.clock.now()));
-        let waiters = cohort.map_or(0, |cohort| cohort.waiting.len());
-        let mut busy = known.unwrap_or(Busy { holder: None, waiters });
-        // It does not count itself. In the store's queue all tasks of this client are one, which stays with the others.
-        let stays = waiters > 1 && matches!(cohort, Some(Cohort { phase: Phase::Seeking(_), .. }));
-        busy.waiters = busy.waiters.saturating_sub(usize::from(!stays));
-        Ok(busy)
+        Ok(Busy { waiters: None, ..known.unwrap_or(Busy { holder: None, waiters: None }) })
     }
 
-    /// The lease that was given back is on its way: the next one may ask.
-    pub(crate) fn returned(&mut self, name: &Name, session: &Session, after: &mut Effects) {
+    /// The release is on its way to the store: the next task may ask.
+    pub(crate) fn returned(&mut self, name: &Name, effects: &mut Effects) {
         if let Some(cohort) = self.cohorts.get_mut(name)
             && matches!(cohort.phase, Phase::Returning)
         {
             cohort.phase = Phase::Idle;
-            self.go_on(name, session, after);
+            self.go_on(name, effects);
         }
     }
 
     /// An idle cohort seeks a lease for its first task; without any, it is done.
-    pub(crate) fn go_on(&mut self, name: &Name, session: &Session, after: &mut Effects) {
+    pub(crate) fn go_on(&mut self, name: &Name, effects: &mut Effects) {
         let Some(cohort) = self.cohorts.get_mut(name) else {
             return;
         };
@@ -226,8 +203,8 @@ impl Table {
         }
         match cohort.waiting.front() {
             Some(task) => {
-                let bid = Bid::new(session, task.claim.clone(), self.floors.of(name));
-                cohort.seek(name, bid, None, after);
+                let bid = self.bidder.bid(name, &task.claim);
+                cohort.seek(name, bid, None, effects);
             }
             None if cohort.is_done() => drop(self.cohorts.remove(name)),
             None => {}
@@ -235,11 +212,11 @@ impl Table {
     }
 
     /// A lease was detached: it is not this client's any more.
-    pub(crate) fn detached(&mut self, lease: &Arc<SharedLease>, session: &Session, after: &mut Effects) {
+    pub(crate) fn detached(&mut self, lease: &Arc<SharedLease>, effects: &mut Effects) {
         let now = self.clock.now();
         self.parted.retain(|&(until, _)| until > now);
         self.parted.push((lease.deadline(), lease.token.clone()));
-        self.forget_lease(lease, session, after);
+        self.forget_lease(lease, effects);
     }
 
     /// The lease passes from task to task from now on.
@@ -250,21 +227,21 @@ impl Table {
         lease: Deadlines,
         fence: u64,
         task: Option<Arc<WaitingTask>>,
-        after: &mut Effects,
+        effects: &mut Effects,
     ) -> Turn {
-        let turn = self.add_lease(name, bid, lease, fence, task, after);
+        let turn = self.add_lease(name, bid, lease, fence, task, effects);
         let cohort = self.cohorts.get_mut(name).expect("add_lease made it");
         cohort.phase = Phase::Held { id: self.next_id };
         if cohort.waiting.iter().any(|task| !task.waits)
             && let Some(busy) = cohort.busy(self.clock.now())
         {
-            cohort.refuse_tries(&busy, after);
+            cohort.refuse_tries(&busy, effects);
         }
         turn
     }
 
     /// A turn ends: the lease passes to the next task, or goes back to the store.
-    pub(crate) fn end_turn(&mut self, turn: &Turn, after: &mut Effects) -> TurnEnd {
+    pub(crate) fn end_turn(&mut self, turn: &Turn, effects: &mut Effects) -> TurnEnd {
         let name = &turn.lease.name;
         let now = self.clock.now();
         let Some(cohort) = self.cohorts.get_mut(name) else {
@@ -275,7 +252,7 @@ impl Table {
         };
         let held = &mut cohort.leases[index];
         if held.turn.fence != turn.fence {
-            // It is another task's turn by now: nothing of this one is left to give back (R2.7).
+            // It is another task's turn by now: this one has nothing left to give back (R2.7).
             return TurnEnd::Passed;
         }
         let is_passing = matches!(cohort.phase, Phase::Held { id } if id == held.id);
@@ -284,9 +261,9 @@ impl Table {
             && let Some(task) = cohort.waiting.pop_front()
         {
             let next = held.next_turn(now);
-            self.floors.saw(name, next.fence.get());
+            self.bidder.floors.saw(name, next.fence.get());
             self.metrics.acquired += 1;
-            after.wake(task.call(Wakeup::Turn(next)));
+            effects.wake(task.call(Wakeup::Turn(next)));
             held.task = Some(task);
             return TurnEnd::Passed;
         }
@@ -297,9 +274,9 @@ impl Table {
         TurnEnd::GiveBack
     }
 
-    /// Ends everything: tasks that wait fail, holders are told.
-    pub(crate) fn close(&mut self) -> Effects {
-        let mut after = Effects { rouse_keeper: true, ..Effects::default() };
+    /// Ends everything: waiting tasks fail, and holders are notified.
+    pub(crate) fn close(&mut self, effects: &mut Effects) {
+        effects.rouse_keeper = true;
         self.is_closed = true;
         self.due.clear();
         for (_, mut cohort) in self.cohorts.drain() {
@@ -309,14 +286,13 @@ impl Table {
             if let Some(token) = cohort.asked_with() {
                 self.settled.add(token);
             }
-            cohort.fail_all(&Error::closed(), &mut after);
+            cohort.fail_all(&Error::closed(), effects);
             for held in cohort.leases {
                 self.parted.push((held.shared.deadline(), held.shared.token.clone()));
                 held.shared.lose(LossKind::Closed);
                 self.metrics.lost += 1;
-                after.lost.push(held.shared);
+                effects.lost.push(held.shared);
             }
         }
-        after
     }
 }
