@@ -6,8 +6,6 @@
 //! outlives the machine's sleep. The wall clock serves fences and people, never deadlines.
 
 use std::future::Future;
-use std::num::NonZeroU64;
-use std::ops::{Add, Sub};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -16,54 +14,11 @@ use std::time::{Duration, SystemTime};
 use rustix::time::ClockId;
 
 use crate::time::manual_clock::ManualClock;
+use crate::time::moment::system_wall_micros;
+pub(crate) use crate::time::moment::{Moment, SLACK, micros};
 
 /// How long a sleeper trusts the runtime's timers before it looks at the clock again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-
-/// How much later than a moment a client acts that must not act before it: clocks are read in whole µs, and requests take time.
-pub(crate) const SLACK: Duration = Duration::from_millis(10);
-
-/// A moment on a [`Clock`], in µs. Only differences mean anything.
-///
-/// One more is stored, so that there is room for `None`: a lease has several moments that may not be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Moment(NonZeroU64);
-
-impl Moment {
-    /// Later than anything that happens.
-    pub(crate) const FAR: Moment = Moment(NonZeroU64::MAX);
-
-    pub(crate) fn from_micros(micros: u64) -> Self {
-        Moment(NonZeroU64::MIN.saturating_add(micros))
-    }
-
-    pub(crate) fn as_micros(self) -> u64 {
-        self.0.get() - 1
-    }
-
-    /// The time from `earlier` to this moment; zero when it is not earlier.
-    pub(crate) fn since(self, earlier: Moment) -> Duration {
-        Duration::from_micros(self.0.get().saturating_sub(earlier.0.get()))
-    }
-}
-
-impl Add<Duration> for Moment {
-    type Output = Moment;
-    fn add(self, duration: Duration) -> Moment {
-        Moment(self.0.saturating_add(micros(duration)))
-    }
-}
-
-impl Sub<Duration> for Moment {
-    type Output = Moment;
-    fn sub(self, duration: Duration) -> Moment {
-        Moment::from_micros(self.as_micros().saturating_sub(micros(duration)))
-    }
-}
-
-pub(crate) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
 
 /// Where time comes from.
 #[derive(Clone, Debug)]
@@ -88,10 +43,7 @@ impl Clock {
     /// µs since 1970, for fences.
     pub(crate) fn wall_micros(&self) -> u64 {
         match self {
-            Clock::System | Clock::Awake => {
-                let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-                since_1970.map_or(0, micros)
-            }
+            Clock::System | Clock::Awake => system_wall_micros(),
             Clock::Manual(clock) => clock.wall_micros(),
         }
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::sync::{Mutex, MutexGuard};
-use crate::time::clock::{Clock, Moment};
+use crate::time::moment::{Moment, system_wall_micros};
 
 /// Where a manual clock starts: any moment will do, as long as it is well away from zero.
 const START: u64 = 1_000_000_000_000;
@@ -28,7 +28,7 @@ struct State {
 
 impl ManualClock {
     pub(crate) fn new() -> Self {
-        let wall = Clock::System.wall_micros();
+        let wall = system_wall_micros();
         ManualClock(Mutex::new(State { now: START, wall, sleepers: BTreeMap::new(), next_id: 0 }))
     }
 

@@ -3,3 +3,4 @@
 pub(crate) mod backoff;
 pub(crate) mod clock;
 pub(crate) mod manual_clock;
+pub(crate) mod moment;
