@@ -1,7 +1,7 @@
 //! A map of records in this process: the reference for every other store, and the test double for users.
 //!
-//! It answers at once, so it can be used from a drop and without a runtime. Several clients share one store by its name or through
-//! [`testing`](crate::api::testing), each with a session of its own, as if they were processes.
+//! It answers immediately, so it works inside a drop and without a runtime. Several clients share one store by its name or through
+//! [`testing`](crate::api::testing). Each has its own session, as if it were a process.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,14 +16,14 @@ use crate::types::name::{Name, NameMap};
 use crate::types::owner::{Session, SessionId, Token};
 use crate::types::process::{FirstUser, Home};
 
-/// Records beyond which a store looks for leases that expired unnoticed.
+/// The number of records from which on a store looks for expired leases that no operation has touched.
 const SWEEP_AT_LEAST: usize = 64;
 
-/// The names of one store, and who is connected to it.
+/// The names of one store, and the clients that are connected to it.
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
     clock: Clock,
-    /// The process that it is in; a forked child has a copy.
+    /// The process that made it; a forked child has a copy of the store.
     home: Home,
     state: Mutex<State>,
 }
@@ -31,31 +31,31 @@ pub(crate) struct MemoryStore {
 #[derive(Default)]
 struct State {
     records: NameMap<Record>,
-    /// The highest fence of the records that were dropped.
+    /// The highest fence of the dropped records.
     floor: u64,
     sweep_at: usize,
-    sessions: HashMap<SessionId, Line>,
+    sessions: HashMap<SessionId, Connection>,
 }
 
-/// How a client is told.
-struct Line {
+/// How the store notifies a client.
+struct Connection {
     sink: Weak<dyn Sink>,
     faults: Arc<Faults>,
 }
 
-/// What is wrong with a client's line to the store, in tests. The store does not notice.
+/// The faults of a client's connection to the store, in tests. The store does not notice them.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// Requests fail at once, and pushes are lost.
+    /// Requests fail immediately, and notices are lost.
     pub(crate) is_cut: AtomicBool,
-    /// Requests are not executed and never answered, and pushes are lost.
+    /// Requests are not executed and never answered, and notices are lost.
     pub(crate) hangs: AtomicBool,
-    /// How many requests are executed without an answer.
+    /// How many requests the store executes without an answer.
     pub(crate) lost_replies: AtomicUsize,
 }
 
 impl Faults {
-    fn loses_pushes(&self) -> bool {
+    fn loses_notices(&self) -> bool {
         self.is_cut.load(Ordering::SeqCst) || self.hangs.load(Ordering::SeqCst)
     }
 
@@ -70,7 +70,7 @@ impl MemoryStore {
         MemoryStore { clock, home: Home::here(), state }
     }
 
-    /// The store of this name in this process. It lives as long as someone uses it.
+    /// The store of this name in this process. It lives as long as a client uses it.
     pub(crate) fn shared(name: &str) -> Result<Arc<Self>, Error> {
         let mut stores = SharedStores::of_this_process()?.lock();
         let stores = stores.get_or_insert_default();
@@ -83,7 +83,7 @@ impl MemoryStore {
         Ok(store)
     }
 
-    /// Refuses a forked child: a thread of its parent may have been at work here.
+    /// Returns an error in a forked child: a thread of the parent may have been changing the store.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
         self.home.check()
     }
@@ -92,22 +92,23 @@ impl MemoryStore {
         Now { lease: self.clock.now().as_micros(), wall: self.clock.wall_micros() }
     }
 
-    /// Applies an operation, then tells whom it concerns. Whoever can't be told is dead, and the next one is told.
+    /// Applies an operation, then notifies the clients that it concerns. A client that can't be reached is dead: it is reaped, and the next
+    /// waiter is notified.
     fn execute(&self, name: &Name, op: Op) -> Answer {
         let now = self.now();
-        let (mut notices, mut told, mut cut) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut notices, mut sent, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         let mut state = self.state.lock();
         let reply = state.apply(name, op, now, &mut notices);
-        while let Some(wake) = notices.pop() {
-            let (token, may_be_out_of_reach) = match &wake {
+        while let Some(notice) = notices.pop() {
+            let (token, is_optional) = match &notice {
                 Notice::Granted { token, polls, .. } => (token, *polls),
                 Notice::Revoked { token } => (token, true),
             };
-            match state.line(token) {
-                // Not dropped under the lock: it may be the last handle of its client.
-                Some((sink, true)) => cut.push(sink),
-                Some((sink, false)) => told.push((sink, wake)),
-                None if may_be_out_of_reach => {}
+            match state.connection(token) {
+                // Not dropped under the mutex: it may be the last handle of its client.
+                Some((sink, true)) => lost.push(sink),
+                Some((sink, false)) => sent.push((sink, notice)),
+                None if is_optional => {}
                 None => {
                     let death = Op::Death { token: token.clone() };
                     state.apply(name, death, now, &mut notices);
@@ -115,8 +116,8 @@ impl MemoryStore {
             }
         }
         drop(state);
-        for (sink, wake) in told {
-            match wake {
+        for (sink, notice) in sent {
+            match notice {
                 Notice::Granted { token, fence, at, term, .. } => {
                     sink.granted(name, Grant { token, fence, at, term });
                 }
@@ -134,7 +135,7 @@ impl MemoryStore {
         in_use.map(|(name, _)| name.clone()).filter(|name| name.as_str().starts_with(prefix)).collect()
     }
 
-    /// How many records there are, those that nobody uses included; but for what is remembered of force.
+    /// The number of records, including unused ones, but not those that only remember a broken lease.
     #[cfg(test)]
     pub(crate) fn record_count(&self) -> usize {
         let now = self.now();
@@ -145,14 +146,14 @@ impl MemoryStore {
 
 type ByName = HashMap<String, Weak<MemoryStore>>;
 
-/// The stores of one process that have a name. Each process has its own: a child finds those of its parent as they were at the fork, under a
-/// mutex that a thread of the parent may have held. So it never touches them, and begins with the first that nobody has used.
+/// The named stores of one process. A forked child has a copy of its parent's, under a mutex that a thread of the parent may have locked at
+/// the fork. So the child never touches them, and uses the first unused entry of the array.
 struct SharedStores {
     user: FirstUser,
     by_name: std::sync::Mutex<Option<ByName>>,
 }
 
-/// How many processes in a row, each forked by the one before it, may have such stores.
+/// How many processes, each forked by the one before it, may have named stores.
 const MOST_GENERATIONS: usize = 64;
 
 impl SharedStores {
@@ -161,7 +162,9 @@ impl SharedStores {
             [const { SharedStores::new() }; MOST_GENERATIONS];
         let ours = GENERATIONS.iter().find(|stores| stores.user.is_this_process());
         ours.ok_or_else(|| {
-            Error::unsupported(format!("process was forked {MOST_GENERATIONS} times over, and each of its ancestors used a memory store with a name")).fix("use `memory:` without one")
+            let what = "process can't have another named memory store";
+            let reason = format!("it has {MOST_GENERATIONS} forked ancestors, and each of them used one");
+            Error::unsupported(what).because(reason).fix("use `memory:` without a name")
         })
     }
 
@@ -187,7 +190,7 @@ impl State {
         reply
     }
 
-    /// Drops what nobody uses any more, each time that the number of records has doubled.
+    /// Drops unused records each time that the number of records has doubled.
     fn sweep(&mut self, now: Now) {
         if self.records.len() < self.sweep_at {
             return;
@@ -203,10 +206,10 @@ impl State {
         self.sweep_at = SWEEP_AT_LEAST.max(self.records.len() * 2);
     }
 
-    /// Whom to tell, and whether the line is cut.
-    fn line(&self, token: &Token) -> Option<(Arc<dyn Sink>, bool)> {
-        let line = self.sessions.get(&token.session()?)?;
-        Some((line.sink.upgrade()?, line.faults.loses_pushes()))
+    /// The client of a token, and whether its connection loses notices; `None` if the client is gone.
+    fn connection(&self, token: &Token) -> Option<(Arc<dyn Sink>, bool)> {
+        let connection = self.sessions.get(&token.session()?)?;
+        Some((connection.sink.upgrade()?, connection.faults.loses_notices()))
     }
 }
 
@@ -231,20 +234,20 @@ impl Memory {
         Memory::connect_by(store, sink, Arc::default())
     }
 
-    /// A client whose line has these faults.
+    /// A client whose connection has these faults.
     pub(crate) fn connect_by(store: Arc<MemoryStore>, sink: Weak<dyn Sink>, faults: Arc<Faults>) -> Self {
         Memory::connect_as(store, sink, faults, Session::random())
     }
 
-    /// The same for this session, which other stores may know as well.
+    /// The same for this session, which other stores may know too.
     pub(crate) fn connect_as(
         store: Arc<MemoryStore>,
         sink: Weak<dyn Sink>,
         faults: Arc<Faults>,
         session: Session,
     ) -> Self {
-        let line = Line { sink, faults: Arc::clone(&faults) };
-        store.state.lock().sessions.insert(session.id().clone(), line);
+        let connection = Connection { sink, faults: Arc::clone(&faults) };
+        store.state.lock().sessions.insert(session.id().clone(), connection);
         Memory { store, session, faults }
     }
 
@@ -253,9 +256,9 @@ impl Memory {
             return Pending::now(Err(error));
         }
         if self.faults.is_cut.load(Ordering::SeqCst) {
-            return Pending::now(Err(
-                Error::unavailable("the store can't be reached").fix("this client is cut off from it")
-            ));
+            let error =
+                Error::unavailable("the store can't be reached").because("a test cut this client off");
+            return Pending::now(Err(error));
         }
         if self.faults.hangs.load(Ordering::SeqCst) {
             return Pending::Later(Box::pin(std::future::pending()));
