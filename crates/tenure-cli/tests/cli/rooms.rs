@@ -127,7 +127,7 @@ fn a_user_namespace_does_not_lead_to_another_default_directory() {
 fn the_default_directory_is_not_shared() {
     let place = Place::new();
     let ls = ["sh", "-c", AS_A_USER, TENURE, "ls"];
-    for (owner, why) in [("0", "belongs to user 0, not to 54321"), ("54321", "can be written by others")] {
+    for (owner, why) in [("0", "belongs to user root, not to 54321"), ("54321", "can be written by others")] {
         let mounts = format!(
             "mount -t tmpfs -o size=1m,mode=755 none /run; mkdir -m 1777 /run/lock; \
              install -d -m 2770 -o {owner} -g 54321 /run/lock/tenure-54321"

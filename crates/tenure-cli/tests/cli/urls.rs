@@ -930,7 +930,7 @@ fn a_directory_is_not_made_to_be_looked_at() {
         let done = place.end(args);
         let parent = place.path("typo");
         let missing = format!(
-            "because {0} is not there; check the URL, or make that first: mkdir -p {0}\n",
+            "{0} does not exist; check the URL, or make that first: mkdir -p {0}\n",
             parent.display()
         );
         assert!(done.code == 69 && done.stderr.ends_with(&missing), "{done:?}");

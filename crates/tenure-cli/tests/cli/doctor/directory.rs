@@ -55,7 +55,7 @@ fn a_directory_that_is_cleaned_by_age() {
     let report = doctor_at(&place, &place.url());
     assert_eq!((report.troubles(), report.code), (vec![("store", "doubtful")], 0));
     assert!(
-        report.reason("store").contains("what cleans /tmp may remove files in use"),
+        report.reason("store").contains("cleaning /tmp by age may remove files in use"),
         "{}",
         report.reason("store")
     );
@@ -169,7 +169,7 @@ fn what_the_killed_left_behind_is_counted_and_swept() {
     hold.signal(Signal::KILL);
     hold.finish();
     let report = doctor_at(&place, &dir.url());
-    assert_eq!(report.reason("leftovers"), "of 1 process that was killed: swept away");
+    assert_eq!(report.reason("leftovers"), "of 1 killed process: removed");
     assert!(!has_session());
     assert_eq!(doctor_at(&place, &dir.url()).reason("leftovers"), "none");
 }

@@ -1,7 +1,7 @@
-//! The directory of a file domain: which one, whether it is fit, and the names of the files in it.
+//! The directory of a file domain: which one it is, whether it is fit, and access to its files.
 //!
-//! All files are named relative to one open descriptor, so nothing that happens to the path afterwards leads anywhere else. No part
-//! of a lock's name is ever part of a file's name.
+//! All files are opened relative to one descriptor of the directory, so a later change of the path leads nowhere else. No part of a lock's
+//! name is ever part of a file's name.
 
 use std::fs::File;
 use std::io;
@@ -16,21 +16,21 @@ use crate::types::error::{Error, ErrorKind};
 use crate::types::finding::quoted;
 use crate::types::owner;
 
-/// Where the default directories are, one for each user.
+/// The parent of the default directories, one for each user.
 const DEFAULT_PARENT: &str = "/run/lock";
 
 #[derive(Debug)]
 pub(super) struct Directory {
     fd: OwnedFd,
     path: PathBuf,
-    /// Others may write to its parent, so a link in its place may be anybody's, and is not followed.
-    made_by_anybody: bool,
-    /// The name of its file system, if that is not known to be local.
+    /// Whether other users may write to its parent, as for the default directory. Then Tenure follows no link: any user may have made it.
+    is_parent_open: bool,
+    /// The name of its file system, unless that is known to be local.
     foreign_fs: Option<String>,
 }
 
 impl Directory {
-    /// Opens the directory of a domain. The one that the URL names is made if it is missing; its parent is not.
+    /// Opens the directory of a domain. Makes a missing directory, but not its parent.
     pub(super) fn open(path: Option<&Path>, network_fs_allowed: bool) -> Result<Self, Error> {
         let mut directory = match path {
             Some(path) => Directory::open_named(path)?,
@@ -40,37 +40,36 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The same directory again, by its path, after it was removed. Only whoever opens a domain makes one.
+    /// Opens the directory that has the path now, after this one was removed. Only opening a domain makes a directory.
     pub(super) fn reopen(&self, network_fs_allowed: bool) -> Result<Self, Error> {
-        let (path, made_by_anybody) = (self.path.clone(), self.made_by_anybody);
-        let fd = match made_by_anybody {
-            true => open_made(&path)?,
+        let (path, is_parent_open) = (self.path.clone(), self.is_parent_open);
+        let fd = match is_parent_open {
+            true => open_no_link(&path)?,
             false => open_dir(&path, OFlags::empty()).map_err(|error| not_opened(&path, error))?,
         };
-        let mut directory = Directory { fd, path, made_by_anybody, foreign_fs: None };
+        let mut directory = Directory { fd, path, is_parent_open, foreign_fs: None };
         directory.check(network_fs_allowed)?;
         Ok(directory)
     }
 
-    /// By user id alone: not from the environment, and not by what works at the moment. Two processes of a user, in a service and in a
-    /// shell, would else lock in different places. So it is this one, or an error.
+    /// The default directory depends on the user id only, not on the environment, and has no fallback. Otherwise two processes of a user, in a
+    /// service and in a shell, could lock in different directories.
     pub(super) fn open_default(parent: &str) -> Result<Self, Error> {
         let path = Path::new(parent).join(default_name());
         refuse_other_ids(Path::new(parent), &path)?;
         make(&path).map_err(|error| {
-            let (user, reason) = (rustix::process::geteuid().as_raw(), reason(error));
-            let path = path.display();
-            let message = format!(
-                "default directory {path} could not be made: {reason}; use one that all processes of this user share: \
-                 `file:///path`, or as root: install -d -o {user} -m 700 {path}"
-            );
-            Error::new(kind_and_fix(error).0, message)
+            let (user, path) = (owner::user(), path.display());
+            Error::new(kind_and_fix(error).0, format!("default directory {path} could not be made"))
+                .because(reason(error))
+                .fix(format!(
+                    "use one that all processes of this user share: `file:///path`, or as root: install -d -o {user} -m 700 {path}"
+                ))
         })?;
-        let fd = open_made(&path)?;
-        Ok(Directory { fd, path, made_by_anybody: true, foreign_fs: None })
+        let fd = open_no_link(&path)?;
+        Ok(Directory { fd, path, is_parent_open: true, foreign_fs: None })
     }
 
-    /// Opens the directory that a URL names; makes it if it is missing.
+    /// Opens the directory that a URL names. Makes it if it is missing.
     fn open_named(path: &Path) -> Result<Self, Error> {
         let fd = match open_dir(path, OFlags::empty()) {
             Err(Errno::NOENT) => match make(path) {
@@ -80,39 +79,34 @@ impl Directory {
             answer => answer,
         };
         let fd = fd.map_err(|error| not_opened(path, error))?;
-        Ok(Directory { fd, path: path.to_owned(), made_by_anybody: false, foreign_fs: None })
+        Ok(Directory { fd, path: path.to_owned(), is_parent_open: false, foreign_fs: None })
     }
 
     fn check(&mut self, network_fs_allowed: bool) -> Result<(), Error> {
-        let stat = fstat(&self.fd).map_err(|error| self.trouble("looked at", error))?;
+        let stat = self.io("looked at", fstat(&self.fd))?;
         sharing::check(&self.path, &stat, self.is_default())?;
         let path = self.path.display();
-        // systemd-tmpfiles leaves a directory alone while somebody has a lock on it.
+        // systemd-tmpfiles does not clean a directory while a process has a lock on it.
         let _ = rustix::fs::flock(&self.fd, rustix::fs::FlockOperation::NonBlockingLockShared);
-        let (file_system, is_local) =
-            platform::file_system(&self.fd).map_err(|error| self.io_trouble("looked at", &error))?;
+        let (file_system, is_local) = self.io("looked at", platform::file_system(&self.fd))?;
         if is_local {
             return Ok(());
         }
         if !network_fs_allowed {
-            return Err(Error::unsupported(format!(
-                "file system of {path} is {file_system}, where locks may not hold"
-            ))
-            .fix(
-                "use a local directory, or \
-                 `?network_fs=allow` if one machine alone uses it",
-            ));
+            let what = format!("file system of {path} is {file_system}, where locks may not hold");
+            return Err(Error::unsupported(what)
+                .fix("use a local directory, or `?network_fs=allow` if one machine alone uses it"));
         }
         self.foreign_fs = Some(file_system);
         Ok(())
     }
 
-    /// The name of its file system, if that is not known to be local.
+    /// The name of its file system, unless that is known to be local.
     pub(super) fn foreign_fs(&self) -> Option<&str> {
         self.foreign_fs.as_deref()
     }
 
-    /// Whether it is the one that is used where the URL names none.
+    /// Whether it is the directory of a URL that names none.
     pub(super) fn is_default(&self) -> bool {
         self.path == Path::new(DEFAULT_PARENT).join(default_name())
     }
@@ -121,45 +115,44 @@ impl Directory {
         &self.path
     }
 
-    /// The group that it is shared with, as it is now: it may become shared while it is in use.
+    /// The group that it is shared with now: it may become shared while it is in use.
     pub(super) fn group(&self) -> Option<u32> {
         fstat(&self.fd).ok().and_then(|stat| sharing::group_of(&stat)).filter(|_| !self.is_default())
     }
 
-    /// What to say if it is almost shared with a group, whose members are refused.
+    /// An error if only the group's permission to write keeps it from being shared.
     pub(super) fn almost_shared(&self) -> Option<Error> {
         let stat = fstat(&self.fd).ok().filter(|_| !self.is_default())?;
         sharing::almost_shared(&self.path, &stat)
     }
 
-    /// The stripes and sessions in it that the group can't use.
+    /// The stripes and sessions that the group can't use.
     pub(super) fn unshared(&self) -> Result<Vec<String>, Error> {
-        // Both get their names when they have their mode; other files may be on the way to it.
-        let is_made = |name: &String| sharing::is_made(name);
-        let mut names: Vec<String> = self.list()?.into_iter().filter(is_made).collect();
-        names.retain(|name| self.is_unshared(name));
+        // Both have their mode when they get their names. Other files may not have it yet.
+        let mut names = self.list()?;
+        names.retain(|name| sharing::is_stripe_or_session(name) && self.is_unshared(name));
         names.sort();
         Ok(names)
     }
 
-    /// Whether it is shared with a group that can't use this file.
+    /// Whether the directory is shared with a group that can't use this file.
     pub(super) fn is_unshared(&self, name: &str) -> bool {
         let stat = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
         let group = self.group();
         stat.is_ok_and(|stat| group.is_some_and(|group| !sharing::is_usable_by(group, &stat)))
     }
 
-    /// Whether it has been removed, or moved away.
+    /// Whether it was removed or moved away.
     pub(super) fn is_removed(&self) -> bool {
         match (fstat(&self.fd), rustix::fs::stat(&self.path)) {
             (Ok(open), Ok(named)) => (open.st_dev, open.st_ino) != (named.st_dev, named.st_ino),
             (_, Err(Errno::NOENT | Errno::NOTDIR)) => true,
-            // It may be there, and just not be seen.
+            // It may still be there.
             _ => false,
         }
     }
 
-    /// Whether this is the file that has the name.
+    /// Whether this file has the name.
     pub(super) fn is_named(&self, file: &File, name: &str) -> bool {
         let named = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
         fstat(file).is_ok_and(|open| named.is_ok_and(|named| named.st_ino == open.st_ino))
@@ -174,10 +167,10 @@ impl Directory {
             }
             Ok(names)
         };
-        list().map_err(|error| self.trouble("listed", error))
+        self.io("listed", list())
     }
 
-    /// Opens a file that is there; `None` when it is not. One that is not a plain file of ours is an error that names it.
+    /// Opens a file; `None` if it does not exist. Returns an error that names it if it is not a regular file, or if it is another user's.
     pub(super) fn open_file(&self, name: &str) -> Result<Option<File>, Error> {
         match self.open_entry(name, OFlags::RDWR, FileType::RegularFile) {
             Ok(fd) => Ok(Some(File::from(fd))),
@@ -187,24 +180,24 @@ impl Directory {
                 format!("{} is not a file of tenure", self.path.join(name).display()),
             )
             .fix("remove it, or use another directory")),
-            Err(error) => Err(self.trouble_with(name, "opened", error)),
+            Err(error) => Err(self.file_failed(name, "opened", error)),
         }
     }
 
-    /// Opens a pipe that is there, to write to it (fails with ENXIO when nobody reads) or also to read from it.
+    /// Opens a pipe for writing (fails with ENXIO if no process reads it), or for reading and writing.
     pub(super) fn open_pipe(&self, name: &str, access: OFlags) -> Result<OwnedFd, Errno> {
         self.open_entry(name, access | OFlags::NONBLOCK, FileType::Fifo)
     }
 
     fn open_entry(&self, name: &str, access: OFlags, kind: FileType) -> Result<OwnedFd, Errno> {
         let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        // Nobody needs to know when it was read last; only its owner may say so.
+        // Nobody needs the time of the last read. Only the owner may leave it out.
         let opened = match openat(&self.fd, name, flags | OFlags::NOATIME, Mode::empty()) {
             Err(Errno::PERM) => openat(&self.fd, name, flags, Mode::empty()),
             answer => answer,
         };
         let fd = match opened {
-            // A link, a directory or a socket in place of the file.
+            // A link or a directory.
             Err(Errno::LOOP | Errno::ISDIR) => return Err(Errno::ILSEQ),
             answer => answer?,
         };
@@ -220,23 +213,23 @@ impl Directory {
         }
     }
 
-    /// Makes a file that was not there.
+    /// Makes a file; an error if it exists.
     pub(super) fn create(&self, name: &str) -> Result<File, Error> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = openat(&self.fd, name, flags, sharing::PRIVATE).and_then(|fd| {
-            // Whatever the umask takes away, its users need.
+            // Its users need the permissions that the umask takes away.
             rustix::fs::fchmod(&fd, self.file_mode()).map(|()| fd)
         });
-        Ok(File::from(fd.map_err(|error| self.trouble_with(name, "made", error))?))
+        Ok(File::from(fd.map_err(|error| self.file_failed(name, "made", error))?))
     }
 
-    /// Makes a pipe that was not there; false when somebody removes it at once.
+    /// Makes a pipe; false if another process removes it immediately.
     pub(super) fn create_pipe(&self, name: &str) -> Result<bool, Error> {
         let made = rustix::fs::mkfifoat(&self.fd, name, sharing::PRIVATE)
             .and_then(|()| self.set_mode_of_pipe(name, self.file_mode()));
         match made {
             Err(Errno::NOENT) if !self.is_removed() => Ok(false),
-            answer => answer.map(|()| true).map_err(|error| self.trouble_with(name, "made", error)),
+            answer => answer.map(|()| true).map_err(|error| self.file_failed(name, "made", error)),
         }
     }
 
@@ -244,7 +237,7 @@ impl Directory {
         if self.group().is_some() { sharing::SHARED } else { sharing::PRIVATE }
     }
 
-    /// Sets the mode of a pipe of this user. Not by its name: if the directory is shared, another user could have put a link in its place.
+    /// Sets the mode of a pipe of this user, by descriptor: in a shared directory, another user could replace the pipe by a link.
     pub(super) fn set_mode_of_pipe(&self, name: &str, mode: Mode) -> Result<(), Errno> {
         let fd = openat(&self.fd, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         let stat = fstat(&fd)?;
@@ -252,55 +245,52 @@ impl Directory {
         if FileType::from_raw_mode(stat.st_mode) != FileType::Fifo || !is_ours {
             return Err(Errno::NOENT);
         }
-        // Only its number in /proc takes a mode: umask may have left nobody the right to open it.
+        // By way of /proc: the umask may have left no permission to open the pipe.
         rustix::fs::chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), mode)
     }
 
-    /// Gives a file a second name; false when somebody else has that name.
+    /// Gives a file a second name; false if the name exists.
     pub(super) fn link(&self, from: &str, to: &str) -> Result<bool, Error> {
         match linkat(&self.fd, from, &self.fd, to, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
-            Err(error) => Err(self.trouble_with(to, "made", error)),
+            Err(error) => Err(self.file_failed(to, "made", error)),
         }
     }
 
-    /// Gives a file another name; false when it is gone.
+    /// Gives a file another name; false if the file is gone.
     pub(super) fn rename(&self, from: &str, to: &str) -> Result<bool, Error> {
         match renameat(&self.fd, from, &self.fd, to) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
-            Err(error) => Err(self.trouble_with(to, "made", error)),
+            Err(error) => Err(self.file_failed(to, "made", error)),
         }
     }
 
-    /// Removes a file, if it is there and can be removed.
+    /// Removes a file, if it exists and can be removed.
     pub(super) fn remove(&self, name: &str) {
         let _ = unlinkat(&self.fd, name, AtFlags::empty());
     }
 
-    /// Whether something has this name. When that can't be known, it has: a directory that may not be searched for a while has lost nothing.
+    /// Whether a file with this name exists. True if that can't be known: a directory that can't be searched for a while has lost nothing.
     pub(super) fn has(&self, name: &str) -> bool {
         !matches!(rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
     }
 
-    /// What it means that the directory could not be used.
-    pub(super) fn trouble(&self, done: &str, error: Errno) -> Error {
-        trouble(&self.path, done, error)
+    /// The result of a system call; its error says that the directory could not be read, written, and so on.
+    pub(super) fn io<T>(&self, done: &str, result: Result<T, impl Into<io::Error>>) -> Result<T, Error> {
+        let errno = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        result.map_err(|error| failed(&self.path, done, errno(error.into())))
     }
 
-    pub(super) fn io_trouble(&self, done: &str, error: &io::Error) -> Error {
-        trouble(&self.path, done, Errno::from_io_error(error).unwrap_or(Errno::IO))
-    }
-
-    fn trouble_with(&self, name: &str, done: &str, error: Errno) -> Error {
+    fn file_failed(&self, name: &str, done: &str, error: Errno) -> Error {
         if error == Errno::ACCESS
             && let Some(group) = self.group()
         {
             if self.is_unshared(name) {
                 return sharing::unshared(&self.path, name, group);
             }
-            if let Some(error) = sharing::stranger(&self.path, group) {
+            if let Some(error) = sharing::not_a_member(&self.path, group) {
                 return error;
             }
         }
@@ -314,7 +304,7 @@ impl Directory {
                 self.path.display()
             ));
         }
-        trouble(&self.path.join(name), done, error)
+        failed(&self.path.join(name), done, error)
     }
 }
 
@@ -328,10 +318,10 @@ fn default_name() -> String {
     format!("tenure-{}", rustix::process::geteuid().as_raw())
 }
 
-/// Makes a directory, unless there is something.
+/// Makes a directory, unless the path exists.
 fn make(path: &Path) -> Result<(), Errno> {
     match rustix::fs::mkdir(path, Mode::RWXU) {
-        // Whatever the umask takes away, its owner needs.
+        // Its owner needs the permissions that the umask takes away.
         Ok(()) => rustix::fs::chmod(path, Mode::RWXU),
         Err(Errno::EXIST) => Ok(()),
         Err(error) => Err(error),
@@ -343,68 +333,71 @@ fn open_dir(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
 }
 
 /// Opens the default directory, which must not be a link.
-fn open_made(path: &Path) -> Result<OwnedFd, Error> {
+fn open_no_link(path: &Path) -> Result<OwnedFd, Error> {
     open_dir(path, OFlags::NOFOLLOW).map_err(|error| match error {
         Errno::NOTDIR | Errno::LOOP | Errno::ACCESS => {
             Error::new(ErrorKind::Denied, format!("{} is not a directory of this user", path.display()))
-                .fix("somebody else made it: remove it, or use another one: `file:///path`")
+                .because("another user made it")
+                .fix("remove it, or use another one: `file:///path`")
         }
-        error => trouble(path, "opened", error),
+        error => failed(path, "opened", error),
     })
 }
 
-/// Refuses the default directory if the processes of a user may see different user ids, and so different directories.
+/// Refuses the default directory if the processes of a user may see different user ids, and so use different directories.
 fn refuse_other_ids(parent: &Path, path: &Path) -> Result<(), Error> {
-    // If the parent is not there, the directory can't be made.
+    // Without the parent, making the directory fails anyway.
     let Ok(stat) = rustix::fs::stat(parent) else { return Ok(()) };
     let user = rustix::process::geteuid().as_raw();
     if platform::UserMap::of_this_process()?.agrees_on(user, stat.st_uid) {
         return Ok(());
     }
-    Err(Error::unsupported(format!("default directory {} can't be used in this user namespace, where the user id is {user} and may be another one outside", path.display())).fix("use a directory \
-         that all processes of this user share: `file:///path`"))
+    let what = format!("default directory {} can't be used in this user namespace", path.display());
+    Err(Error::unsupported(what)
+        .because(format!("the user id is {user} here, and may be another one outside"))
+        .fix("use a directory that all processes of this user share: `file:///path`"))
 }
 
-/// What it means that a directory which a URL names is not there, and could not be made.
+/// The error for a directory that a URL names, and that does not exist and could not be made.
 fn not_made(path: &Path, error: Errno) -> Error {
     let (word, parent) = (quoted(&path.to_string_lossy()), path.parent().unwrap_or(path));
     let (shown, within) = (path.display(), quoted(&parent.to_string_lossy()));
     match error {
-        // As /proc says it of every name.
-        Errno::NOENT if rustix::fs::stat(parent).is_ok() => Error::unsupported(format!(
-            "directory {shown} could not be made, because the file system of {within} takes no directories"
-        ))
-        .fix("name another one: `file:///path`"),
-        // Most likely it is mistyped: to wait for it would be in vain.
-        Errno::NOENT => {
-            Error::unsupported(format!("directory {shown} could not be made, because {within} is not there"))
-                .fix(format!("check the URL, or make that first: mkdir -p {within}"))
+        // As in /proc.
+        Errno::NOENT if rustix::fs::stat(parent).is_ok() => {
+            Error::unsupported(format!("directory {shown} could not be made"))
+                .because(format!("the file system of {within} takes no directories"))
+                .fix("name another one: `file:///path`")
         }
+        // Not transient: most likely the URL has a typing error.
+        Errno::NOENT => Error::unsupported(format!("directory {shown} could not be made"))
+            .because(format!("{within} does not exist"))
+            .fix(format!("check the URL, or make that first: mkdir -p {within}")),
         Errno::ACCESS => {
             let user = owner::user();
-            let message = format!(
-                "directory {shown} does not exist, and user {user} may not make it in {within}; as root: install -d -m 700 -o {user} {word}, \
-                 or for several users: install -d -m 2770 -g GROUP {word}"
-            );
-            Error::new(ErrorKind::Denied, message)
+            let what =
+                format!("directory {shown} does not exist, and user {user} may not make it in {within}");
+            Error::new(ErrorKind::Denied, what).fix(format!(
+                "as root: install -d -m 700 -o {user} {word}, or for several users: install -d -m 2770 -g GROUP {word}"
+            ))
         }
-        error => trouble(path, "made", error),
+        error => failed(path, "made", error),
     }
 }
 
-/// What it means that a directory which a URL names could not be opened.
+/// The error for a directory that a URL names, and that could not be opened.
 fn not_opened(path: &Path, error: Errno) -> Error {
     let directory = if error == Errno::ACCESS { rustix::fs::stat(path).ok() } else { None };
     let refusal = directory.and_then(|directory| match sharing::group_of(&directory) {
-        Some(group) => sharing::stranger(path, group),
+        Some(group) => sharing::not_a_member(path, group),
         None => sharing::almost_shared(path, &directory),
     });
-    refusal.unwrap_or_else(|| trouble(path, "opened", error))
+    refusal.unwrap_or_else(|| failed(path, "opened", error))
 }
 
-fn trouble(path: &Path, done: &str, error: Errno) -> Error {
+fn failed(path: &Path, done: &str, error: Errno) -> Error {
     let (kind, fix) = kind_and_fix(error);
-    Error::new(kind, format!("{} could not be {done}: {}", path.display(), reason(error))).fix(fix)
+    Error::new(kind, format!("{} could not be {done}", path.display())).because(reason(error)).fix(fix)
 }
 
 fn kind_and_fix(error: Errno) -> (ErrorKind, &'static str) {

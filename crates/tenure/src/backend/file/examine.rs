@@ -1,15 +1,15 @@
-//! Whether this directory is fit to hold locks. What would make it useless was refused when it was opened; here it is said what was found, what is
-//! getting short, and that a lease can be played through.
+//! Whether this directory is fit to hold locks. Opening it already refused an unusable directory; this reports what it is like, what runs
+//! short, and whether a lease works from its beginning to its end.
 //!
-//! That a session is seen to live is what the store rests on, and a process can't ask that of its own record locks: it is never in its own way. So
-//! the kernel's own list of locks is read, which is what others would be told.
+//! The store depends on other processes seeing that a session lives. A process can't test its own record locks, because they never block
+//! it. So this reads the kernel's list of locks, which shows what other processes would see.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{fstat, fstatvfs};
 
-use super::place::{Place, STRIPES};
+use super::open_directory::{OpenDirectory, STRIPES};
 use super::{FileDomain, generation, platform, sharing};
 use crate::backend::Sink;
 use crate::backend::rehearsal::{self, Ear, rehearse};
@@ -17,57 +17,59 @@ use crate::types::error::Error;
 use crate::types::finding::{Finding, Verdict};
 use crate::types::owner::SessionId;
 
-/// Below these it is getting short: some stripes of a full store.
+/// Below these the directory runs short: room for some stripes of a full store.
 const LITTLE_SPACE: u64 = 8 << 20;
 const FEW_FILES: u64 = 256;
-/// What the names of all files of a store begin with.
+/// The prefixes of all file names of a store.
 const OURS: [&str; 6] = ["stripe-", "session-", "pipe-", "lifeline-", "unborn-", "draft-"];
 
-/// Looks at everything.
-pub(super) async fn examine(place: &Place) -> Result<Vec<Finding>, Error> {
+/// Runs all checks.
+pub(super) async fn examine(store: &OpenDirectory) -> Result<Vec<Finding>, Error> {
     let mut findings = vec![
-        store(place),
-        owner(place)?,
-        files(place)?,
-        file_system(place)?,
-        space(place)?,
-        clock(place),
-        session(place),
-        leftovers(place),
+        location(store),
+        owner(store)?,
+        files(store)?,
+        file_system(store)?,
+        space(store)?,
+        clock(store),
+        session(store),
+        leftovers(store),
     ];
-    findings.extend(lease(place).await);
+    findings.extend(lease(store).await);
     Ok(findings)
 }
 
-fn store(place: &Place) -> Finding {
-    let path = place.dir.path();
-    let why = if place.dir.is_default() { "the default of this user" } else { "as the URL says" };
+fn location(store: &OpenDirectory) -> Finding {
+    let path = store.dir.path();
+    let why = if store.dir.is_default() { "the default of this user" } else { "as the URL says" };
     let reason = format!("directory {}, {why}", path.display());
-    // They are cleaned by age.
+    // Systems clean these directories by age.
     let Some(temporary) = platform::TEMPORARY.iter().find(|temporary| path.starts_with(temporary)) else {
         return Finding::fit("store", reason);
     };
-    let reason = match place.private_tmp() {
+    let reason = match store.private_tmp() {
         Some(warning) => format!("{reason}: {warning}"),
         None => {
-            format!("{reason}: what cleans {temporary} may remove files in use, and then two may hold a name")
+            format!(
+                "{reason}: cleaning {temporary} by age may remove files in use, and then two may hold a name"
+            )
         }
     };
     Finding::doubtful("store", reason).remedy("use a directory elsewhere in the URL: file:///var/lib/NAME")
 }
 
-/// A directory that is neither private nor shared with a group as it should be is refused when it is opened.
-fn owner(place: &Place) -> Result<Finding, Error> {
+/// Opening already refuses a directory that is neither private nor correctly shared; its mode may have changed since.
+fn owner(store: &OpenDirectory) -> Result<Finding, Error> {
     const CHECK: &str = "owner";
-    let stat = fstat(&place.dir).map_err(|error| place.dir.trouble("looked at", error))?;
-    if let Err(error) = sharing::check(place.dir.path(), &stat, place.dir.is_default()) {
+    let stat = store.dir.io("looked at", fstat(&store.dir))?;
+    if let Err(error) = sharing::check(store.dir.path(), &stat, store.dir.is_default()) {
         return Ok(Finding { check: CHECK, ..Finding::of_error(Verdict::Unfit, &error) });
     }
-    if let Some(error) = place.dir.almost_shared() {
+    if let Some(error) = store.dir.almost_shared() {
         return Ok(Finding { check: CHECK, ..Finding::of_error(Verdict::Doubtful, &error) });
     }
-    let (mode, owner) = (stat.st_mode & 0o7777, stat.st_uid);
-    let reason = match place.dir.group() {
+    let (mode, owner) = (stat.st_mode & 0o7777, sharing::user_name(stat.st_uid));
+    let reason = match store.dir.group() {
         None => format!("user {owner}, mode {mode:o}: nobody else can write to it"),
         Some(group) => format!(
             "root, mode {mode:o}, shared with group {}: every member can take, break and remove every lock",
@@ -77,17 +79,17 @@ fn owner(place: &Place) -> Result<Finding, Error> {
     Ok(Finding::fit(CHECK, reason))
 }
 
-/// Whether all files can be used: names on a stripe that can't are refused.
-fn files(place: &Place) -> Result<Finding, Error> {
+/// Whether all files can be used: operations on the names of an unusable stripe fail.
+fn files(store: &OpenDirectory) -> Result<Finding, Error> {
     const CHECK: &str = "files";
-    let group = place.dir.group();
-    if let Some(finding) = group.map(|group| unshared(place, group)).transpose()?.flatten() {
+    let group = store.dir.group();
+    if let Some(finding) = group.map(|group| unshared(store, group)).transpose()?.flatten() {
         return Ok(Finding { check: CHECK, ..finding });
     }
-    let refused = refused(place)?;
+    let refused = refused(store)?;
     let Some(first) = refused.first() else {
-        if !place.dir.is_default()
-            && let Some(finding) = strange(place)?
+        if !store.dir.is_default()
+            && let Some(finding) = foreign_files(store)?
         {
             return Ok(finding);
         }
@@ -106,12 +108,12 @@ fn files(place: &Place) -> Result<Finding, Error> {
     Ok(finding)
 }
 
-/// What is not Tenure's in the directory. It is in nobody's way, but a person who tidies up there may take stripes for litter.
-fn strange(place: &Place) -> Result<Option<Finding>, Error> {
-    let is_strange = |name: &String| {
+/// Files that are not Tenure's. They do no harm, but a person who cleans up there may remove stripes.
+fn foreign_files(store: &OpenDirectory) -> Result<Option<Finding>, Error> {
+    let is_foreign = |name: &String| {
         !OURS.iter().any(|ours| name.starts_with(ours)) && ![".", "..", "lost+found"].contains(&name.as_str())
     };
-    let mut names: Vec<_> = place.dir.list()?.into_iter().filter(is_strange).collect();
+    let mut names: Vec<_> = store.dir.list()?.into_iter().filter(is_foreign).collect();
     names.sort();
     let Some(first) = names.first() else { return Ok(None) };
     let what = match names.len() {
@@ -119,50 +121,46 @@ fn strange(place: &Place) -> Result<Option<Finding>, Error> {
         many => format!("{many} other files, such as `{first}`"),
     };
     let reason = format!(
-        "beside {what}: up to {STRIPES} files `stripe-…` stay among them; if somebody removes one that is in use, two may hold a name"
+        "beside {what}: up to {STRIPES} files `stripe-…` stay among them, and two may hold a name if a person removes one that is in use"
     );
-    let own = place.dir.path().join("locks");
+    let own = store.dir.path().join("locks");
     let remedy = format!("use a directory for locks alone in the URL: file://{}", own.display());
     Ok(Some(Finding::doubtful("files", reason).remedy(remedy)))
 }
 
 /// Files that the group of a shared directory can't use.
-fn unshared(place: &Place, group: u32) -> Result<Option<Finding>, Error> {
-    let (name, unshared) = (sharing::group_name(group), place.dir.unshared()?);
+fn unshared(store: &OpenDirectory, group: u32) -> Result<Option<Finding>, Error> {
+    let (name, unshared) = (sharing::group_name(group), store.dir.unshared()?);
     let Some(first) = unshared.first() else { return Ok(None) };
     let reason = match unshared.len() {
         1 => format!("{first} can't be used by group {name}"),
         many => format!("{many} files can't be used by group {name}, such as {first}"),
     };
     let reason = format!("{reason}, because the directory was shared later: names in it are refused");
-    let remedy = format!("as root: {}", sharing::give_to_group(place.dir.path(), group));
+    let remedy = format!("as root: {}", sharing::give_to_group(store.dir.path(), group));
     Ok(Some(Finding::unfit("files", reason).remedy(remedy)))
 }
 
-/// Why stripes and sessions are refused, one for each file.
-fn refused(place: &Place) -> Result<Vec<Error>, Error> {
-    let names = place.dir.list()?;
-    let mut stripes: Vec<usize> = names.iter().filter_map(|name| generation::index_of(name)).collect();
-    stripes.sort_unstable();
-    stripes.dedup();
+/// The errors of the stripes and sessions that can't be used, one for each file.
+fn refused(store: &OpenDirectory) -> Result<Vec<Error>, Error> {
+    let names = store.dir.list()?;
     let stripe = |index: usize| {
-        let highest = generation::highest(place, index).transpose()?;
-        // Without the lock, so a write may be under way.
-        highest.and_then(|highest| highest.load_settled(place, index)).err()
+        let highest = generation::highest(store, index).transpose()?;
+        // Without the lock, so a write may be in progress.
+        highest.and_then(|highest| highest.load_settled(store, index)).err()
     };
-    // A process must not open its own: that would end them.
+    // A process must not open its own sessions: closing them again would end them.
     let is_of_another = |name: &&String| {
         let id = name.strip_prefix("session-").and_then(SessionId::parse);
-        id.is_some_and(|id| !id.is_of_process(place.process))
+        id.is_some_and(|id| !id.is_of_process(store.process))
     };
-    let session = |name: &String| place.dir.open_file(name).err();
-    let stripes = stripes.into_iter().filter(|&index| index < STRIPES).filter_map(stripe);
+    let session = |name: &String| store.dir.open_file(name).err();
+    let stripes = generation::stripes_in(&names).into_iter().filter_map(stripe);
     Ok(stripes.chain(names.iter().filter(is_of_another).filter_map(session)).collect())
 }
 
-fn file_system(place: &Place) -> Result<Finding, Error> {
-    let looked = platform::file_system(&place.dir);
-    let (name, is_local) = looked.map_err(|error| place.dir.io_trouble("looked at", &error))?;
+fn file_system(store: &OpenDirectory) -> Result<Finding, Error> {
+    let (name, is_local) = store.dir.io("looked at", platform::file_system(&store.dir))?;
     Ok(match is_local {
         true => Finding::fit("file system", format!("{name}, which is of this machine alone")),
         false => Finding::doubtful(
@@ -173,17 +171,17 @@ fn file_system(place: &Place) -> Result<Finding, Error> {
     })
 }
 
-fn space(place: &Place) -> Result<Finding, Error> {
+fn space(store: &OpenDirectory) -> Result<Finding, Error> {
     const CHECK: &str = "space";
-    let stat = fstatvfs(&place.dir).map_err(|error| place.dir.trouble("looked at", error))?;
+    let stat = store.dir.io("looked at", fstatvfs(&store.dir))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    // Some file systems do not count files.
+    // Some file systems don't count files.
     let files = (stat.f_files > 0).then_some(stat.f_favail);
     let left = match files {
         Some(files) => format!("{} MiB and {files} files are left", free >> 20),
         None => format!("{} MiB are left", free >> 20),
     };
-    let remedy = format!("free some: df -h {0}; df -i {0}", place.dir.path().display());
+    let remedy = format!("free some: df -h {0}; df -i {0}", store.dir.path().display());
     Ok(match (free, files.unwrap_or(u64::MAX)) {
         (0, _) | (_, 0) => {
             Finding::unfit(CHECK, format!("{left}: no new lock can be written")).remedy(remedy)
@@ -195,10 +193,10 @@ fn space(place: &Place) -> Result<Finding, Error> {
     })
 }
 
-fn clock(place: &Place) -> Finding {
-    match (place.clock.is_shifted(), place.is_boot_replaced) {
+fn clock(store: &OpenDirectory) -> Finding {
+    match (store.clock.is_shifted(), store.is_boot_replaced) {
         (false, false) => {
-            Finding::fit("clock", "the machine's own: every process of it measures leases alike")
+            Finding::fit("clock", "the machine's own: all its processes measure leases alike")
         }
         (true, _) => Finding::doubtful(
             "clock",
@@ -213,37 +211,38 @@ fn clock(place: &Place) -> Finding {
     }
 }
 
-fn session(place: &Place) -> Finding {
+fn session(store: &OpenDirectory) -> Finding {
     const CHECK: &str = "session";
-    match place.session.is_seen_locked() {
-        Some(true) => Finding::fit(CHECK, "the kernel shows others that this process lives"),
+    match store.session.is_seen_locked() {
+        Some(true) => Finding::fit(CHECK, "the kernel shows to others that this process lives"),
         Some(false) => {
-            let reason = "the kernel does not show the lock by which others see that this process lives; it may be taken for dead";
+            let reason =
+                "the kernel does not show the lock of this session: others may take this process for dead";
             Finding::doubtful(CHECK, reason).remedy("use a directory on a local file system")
         }
         None => Finding::doubtful(
             CHECK,
-            "/proc/locks can't be read: whether others see that this process lives is not known",
+            "/proc/locks can't be read, so it is unknown whether others see that this process lives",
         )
         .remedy("as root: mount -t proc proc /proc"),
     }
 }
 
-/// They are swept away by whoever opens the directory.
-fn leftovers(place: &Place) -> Finding {
+/// Opening the directory removed them.
+fn leftovers(store: &OpenDirectory) -> Finding {
     Finding::fit(
         "leftovers",
-        match place.swept {
+        match store.swept {
             0 => "none".to_owned(),
-            1 => "of 1 process that was killed: swept away".to_owned(),
-            dead => format!("of {dead} processes that were killed: swept away"),
+            1 => "of 1 killed process: removed".to_owned(),
+            dead => format!("of {dead} killed processes: removed"),
         },
     )
 }
 
-async fn lease(place: &Place) -> Vec<Finding> {
+async fn lease(store: &OpenDirectory) -> Vec<Finding> {
     let (deaf, ear) = (Arc::new(Ear::default()), Arc::new(Ear::default()));
-    let (path, allowed): (&Path, bool) = (place.dir.path(), place.network_fs_allowed);
+    let (path, allowed): (&Path, bool) = (store.dir.path(), store.network_fs_allowed);
     let open = |ear: &Arc<Ear>| {
         let sink: std::sync::Weak<dyn Sink> = Arc::<Ear>::downgrade(ear);
         FileDomain::open(Some(path.to_owned()), allowed, sink)

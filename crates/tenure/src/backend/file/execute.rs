@@ -1,14 +1,15 @@
-//! One operation on one name, from the stripe to those whom it concerns.
+//! One operation on one name: it changes the stripe, then notifies the clients that it concerns.
 //!
-//! It is done at once, unless somebody is in the way for longer than some µs: then it is tried again, and the stripe is taken from
-//! whoever is stuck with it. Whoever died unseen is buried on the way.
+//! An operation takes a few µs, and the caller gets its answer immediately. If another process has the stripe for longer, this client
+//! tries again in the background, and takes the stripe from a process that is stuck. Dead sessions that nobody has noticed yet are
+//! reaped on the way, all of them by [`Shared::reap_dead`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::faults::{Point, at};
-use super::place::{Place, STRIPES, index_of};
-use super::post::Message;
+use super::message::Message;
+use super::open_directory::{OpenDirectory, index_of};
 use super::state::State;
 use super::stripe::{self, Outcome, Progress};
 use super::{Shared, generation, now, replace};
@@ -19,28 +20,49 @@ use crate::types::error::Error;
 use crate::types::name::Name;
 use crate::types::owner::Token;
 
-/// How long a stripe may make no progress before it is taken from whoever has it.
+/// How long a locked stripe may make no progress before this client takes it from the process that has it.
 const STUCK: Duration = Duration::from_millis(20);
-/// How often a stripe that is in use is tried again before time is given to it.
+/// How many times a client tries a stripe that is in use before it sleeps between two tries.
 const YIELDS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// An operation that is tried until nobody is in its way.
-pub(super) struct Request {
+/// An operation that a client tries until no other process is in its way.
+pub(super) struct PendingOp {
     name: Name,
     op: Op,
-    /// It was applied, to a stripe that turned out to be dead; whether that counts is not known.
-    was_done: bool,
+    /// It was applied to a file that turned out to be dead. It is not known whether that counts.
+    was_applied: bool,
 }
 
-impl Request {
+/// The result of applying an operation to its stripe.
+struct Applied {
+    reply: Reply,
+    /// The lease clock.
+    at: u64,
+    /// Tokens that are in the way of the operation, and whose sessions may be dead.
+    suspects: Vec<Token>,
+}
+
+/// What [`Shared::reap_dead`] did.
+pub(super) enum Reaping {
+    NoneDead,
+    Reaped,
+    /// Another process has the stripe.
+    Blocked,
+}
+
+impl PendingOp {
     pub(super) fn new(name: &Name, op: Op) -> Self {
-        Request { name: name.clone(), op, was_done: false }
+        PendingOp { name: name.clone(), op, was_applied: false }
+    }
+
+    fn death(name: &Name, token: Token) -> Self {
+        PendingOp::new(name, Op::Death { token })
     }
 }
 
-/// Finishes what could not be done at once.
-pub(super) async fn finish(shared: Arc<Shared>, mut request: Request) -> Result<Answer, Error> {
+/// Repeats an operation that could not be done immediately until it is done.
+pub(super) async fn finish(shared: Arc<Shared>, mut pending: PendingOp) -> Result<Answer, Error> {
     let (mut tries, mut stuck): (usize, Option<(Progress, u64)>) = (0, None);
     loop {
         tries += 1;
@@ -49,11 +71,11 @@ pub(super) async fn finish(shared: Arc<Shared>, mut request: Request) -> Result<
         } else {
             tokio::time::sleep(PAUSE).await;
         }
-        if let Some(answer) = shared.attempt(&mut request)? {
+        if let Some(answer) = shared.attempt(&mut pending)? {
             return Ok(answer);
         }
-        let place = shared.place()?;
-        let progress = place.stripe(&request.name).lock().progress();
+        let store = shared.store()?;
+        let progress = store.stripe(&pending.name).lock().progress();
         let since = match &stuck {
             Some((before, since)) if *before == progress => *since,
             _ => stuck.insert((progress, now().lease)).1,
@@ -61,160 +83,152 @@ pub(super) async fn finish(shared: Arc<Shared>, mut request: Request) -> Result<
         if progress.is_some() && now().lease - since < micros(STUCK) {
             continue;
         }
-        let dead = place.stripe(&request.name).lock().condemn(&place)?;
+        let dead = store.stripe(&pending.name).lock().mark_dead(&store)?;
         Clock::Awake.sleep_until(Clock::Awake.now() + stripe::SETTLE).await;
-        replace::replace(&place, index_of(&request.name), dead)?;
+        replace::replace(&store, index_of(&pending.name), dead)?;
         stuck = None;
     }
 }
 
 impl Shared {
-    /// Executes a request; `None` when somebody is in the way.
-    pub(super) fn attempt(self: &Arc<Self>, request: &mut Request) -> Result<Option<Answer>, Error> {
-        let place = self.place()?;
-        self.listener.listen(self, &place);
-        if request.op == Op::Inspect {
-            return self.inspect(&place, &request.name);
-        }
+    /// Executes an operation; `None` if another process is in its way.
+    pub(super) fn attempt(self: &Arc<Self>, pending: &mut PendingOp) -> Result<Option<Answer>, Error> {
+        let store = self.store()?;
+        self.listener.listen(self, &store);
+        let only_reads = pending.op == Op::Inspect;
         loop {
-            let Some((reply, server, suspect)) = self.change(&place, request)? else { return Ok(None) };
-            // One that died unseen is in nobody's way. If it can't be buried, the answer is true all the same.
-            if let Some(suspect) = suspect.filter(|suspect| place.is_dead(suspect)) {
-                match self.reap(&place, &request.name, suspect) {
-                    Ok(true) => continue,
-                    Ok(false) => return Ok(None),
-                    Err(_) => {}
-                }
+            let applied = match only_reads {
+                true => self.inspect(&store, &pending.name)?,
+                false => self.change(&store, pending)?,
+            };
+            let Some(Applied { reply, at, suspects }) = applied else { return Ok(None) };
+            match self.reap_dead(&store, &pending.name, &suspects) {
+                Ok(Reaping::Reaped) => continue,
+                Ok(Reaping::Blocked) => return Ok(None),
+                Err(error) if only_reads => return Err(error),
+                // The change was made: its answer is true even if the dead session can't be reaped.
+                Ok(Reaping::NoneDead) | Err(_) => {}
             }
-            self.watches.mind(self, &request.name, &request.op, &reply);
-            return Ok(Some(Answer { reply, server: Some(server) }));
+            self.death_watch.update(self, &pending.name, &pending.op, &reply);
+            return Ok(Some(Answer { reply, server: Some(at) }));
         }
     }
 
-    /// Applies a request to its stripe, then tells whom it concerns. Also returns who is in its way and was not heard of for a while.
-    fn change(
+    /// Reaps the first of these tokens whose session is dead: ends its lease or its wait on the name.
+    pub(super) fn reap_dead<'a>(
         &self,
-        place: &Arc<Place>,
-        request: &mut Request,
-    ) -> Result<Option<(Reply, u64, Option<Token>)>, Error> {
-        let mut notices = Vec::new();
-        let answer = self.apply(place, request, &mut notices)?;
-        self.tell(place, &request.name, notices);
-        Ok(answer)
+        store: &Arc<OpenDirectory>,
+        name: &Name,
+        tokens: impl IntoIterator<Item = &'a Token>,
+    ) -> Result<Reaping, Error> {
+        let Some(dead) = tokens.into_iter().find(|token| store.is_dead(token)) else {
+            return Ok(Reaping::NoneDead);
+        };
+        let reaped = self.change(store, &mut PendingOp::death(name, dead.clone()))?;
+        Ok(reaped.map_or(Reaping::Blocked, |_| Reaping::Reaped))
     }
 
-    /// The same, and appends whom it concerns.
+    /// Applies an operation to its stripe, then notifies the clients that it concerns; `None` if another process is in its way.
+    fn change(&self, store: &Arc<OpenDirectory>, pending: &mut PendingOp) -> Result<Option<Applied>, Error> {
+        let mut notices = Vec::new();
+        let applied = self.apply(store, pending, &mut notices)?;
+        self.notify(store, &pending.name, notices);
+        Ok(applied)
+    }
+
+    /// Applies an operation to its stripe, and appends a notice for each client that it concerns.
     fn apply(
         &self,
-        place: &Arc<Place>,
-        request: &mut Request,
+        store: &Arc<OpenDirectory>,
+        pending: &mut PendingOp,
         notices: &mut Vec<Notice>,
-    ) -> Result<Option<(Reply, u64, Option<Token>)>, Error> {
-        let Request { name, op, was_done } = request;
-        // The files of a session may be gone with all others. That is looked at every now and then; here it decides who is dead.
-        if matches!(op, Op::Death { .. }) && place.is_removed() {
-            self.reopen(place)?;
+    ) -> Result<Option<Applied>, Error> {
+        let PendingOp { name, op, was_applied } = pending;
+        // If the whole directory was removed, sessions have lost their files and are not dead. Other operations look for that only every
+        // few ms; a death must be certain.
+        if matches!(op, Op::Death { .. }) && store.is_removed() {
+            self.reopen(store)?;
             return Ok(None);
         }
-        let mut buried = None;
-        let outcome = place.stripe(name).lock().change(place, |state, now| {
+        let mut reaped = None;
+        let outcome = store.stripe(name).lock().change(store, |state, now| {
             if let Op::Death { token } = &*op {
                 let holder = state.record(name).and_then(|record| record.process_bound_holder(now));
-                buried = holder.filter(|holder| *holder == token).cloned();
+                reaped = holder.filter(|holder| *holder == token).cloned();
             }
             let mut reply = state.apply(name, op.clone(), now, notices);
             match reply {
-                Reply::Done => *was_done = true,
-                // What ended the lease was our own release, on a stripe that died later.
-                Reply::NotHeld { .. } if *was_done => reply = Reply::Done,
+                Reply::Done => *was_applied = true,
+                // This operation's first attempt ended the lease, on a file that died later.
+                Reply::NotHeld { .. } if *was_applied => reply = Reply::Done,
                 _ => {}
             }
             let suspect = state.record(name).and_then(|record| suspect(record, op, &reply, now));
-            (reply, now.lease, suspect.cloned())
+            Applied { reply, at: now.lease, suspects: suspect.into_iter().cloned().collect() }
         })?;
         at(Point::Unlocked);
         match outcome {
-            Outcome::Done(answer) => {
-                buried.into_iter().for_each(|token| self.graves.dig(name, &token));
-                Ok(Some(answer))
+            Outcome::Done(applied) => {
+                reaped.into_iter().for_each(|token| self.reaped.remember(name, &token));
+                Ok(Some(applied))
             }
             Outcome::Locked | Outcome::Dead => Ok(None),
             Outcome::Removed => {
-                self.reopen(place)?;
+                self.reopen(store)?;
                 Ok(None)
             }
         }
     }
 
-    /// Tells everyone whom a change concerns. Whoever can't be told is dead, and the next one is told; one after the other, and not one
-    /// inside the other: any number may have died. What goes wrong here is not the answer to whoever asked; those who wait look
-    /// by themselves.
-    fn tell(&self, place: &Arc<Place>, name: &Name, mut notices: Vec<Notice>) {
-        while let Some(wake) = notices.pop() {
-            let token = match &wake {
+    /// Sends every notice. A client that can't be reached and is dead is reaped, which may add a notice for the next waiter: a loop and no
+    /// recursion, because any number of clients may have died. Errors here are not the answer to the operation; waiters poll as well.
+    fn notify(&self, store: &Arc<OpenDirectory>, name: &Name, mut notices: Vec<Notice>) {
+        while let Some(notice) = notices.pop() {
+            let token = match &notice {
                 Notice::Granted { token, .. } | Notice::Revoked { token } => token.clone(),
             };
             let Some(session) = token.session() else { continue };
-            let is_told = self.post.send(&place.dir, &session, &Message::of(name, wake));
-            if !is_told && place.is_dead(&token) {
-                let _ = self.apply(place, &mut Request::new(name, Op::Death { token }), &mut notices);
+            let is_sent = self.messages.send(&store.dir, &session, &Message::of(name, notice));
+            if !is_sent && store.is_dead(&token) {
+                let _ = self.apply(store, &mut PendingOp::death(name, token), &mut notices);
             }
         }
     }
 
-    /// Ends what a dead session had; false when somebody is in the way.
-    pub(super) fn reap(&self, place: &Arc<Place>, name: &Name, token: Token) -> Result<bool, Error> {
-        Ok(self.change(place, &mut Request::new(name, Op::Death { token }))?.is_some())
+    /// Reads the holder and the waiters of a name. All of them are suspects: the answer shows no dead session.
+    fn inspect(&self, store: &Arc<OpenDirectory>, name: &Name) -> Result<Option<Applied>, Error> {
+        let Some(state) = self.look(store, index_of(name))? else { return Ok(None) };
+        let now = now();
+        let mut record = state.record(name).cloned().unwrap_or_else(|| Record::new(0));
+        let suspects =
+            record.process_bound_holder(now).into_iter().chain(record.waiting()).cloned().collect();
+        let reply = record.apply(Op::Inspect, now, &mut Vec::new());
+        Ok(Some(Applied { reply, at: now.lease, suspects }))
     }
 
-    /// Who holds a name and who waits for it; those who died unseen are buried first.
-    fn inspect(&self, place: &Arc<Place>, name: &Name) -> Result<Option<Answer>, Error> {
-        loop {
-            let Some(state) = self.look(place, index_of(name))? else { return Ok(None) };
-            let now = now();
-            let mut record = state.record(name).cloned().unwrap_or_else(|| Record::new(0));
-            let dead = {
-                let mut tokens = record.process_bound_holder(now).into_iter().chain(record.waiting());
-                tokens.find(|token| place.is_dead(token)).cloned()
-            };
-            if let Some(dead) = dead {
-                if !self.reap(place, name, dead)? {
-                    return Ok(None);
-                }
-                continue;
-            }
-            let reply = record.apply(Op::Inspect, now, &mut Vec::new());
-            return Ok(Some(Answer { reply, server: Some(now.lease) }));
-        }
-    }
-
-    /// What a stripe holds; `None` when somebody is in the way.
-    pub(super) fn look(&self, place: &Arc<Place>, index: usize) -> Result<Option<State>, Error> {
-        let mut stripe = place.stripes[index].lock();
-        if let Some(state) = stripe.look(place, State::from_bytes)? {
+    /// Reads a stripe; `None` if another process is in the way.
+    pub(super) fn look(&self, store: &Arc<OpenDirectory>, index: usize) -> Result<Option<State>, Error> {
+        let mut stripe = store.stripes[index].lock();
+        if let Some(state) = stripe.look(store, State::from_bytes)? {
             return Ok(Some(state));
         }
-        match stripe.change(place, |state, _| state.clone())? {
+        match stripe.change(store, |state, _| state.clone())? {
             Outcome::Done(state) => Ok(Some(state)),
             Outcome::Locked | Outcome::Dead => Ok(None),
             Outcome::Removed => {
                 drop(stripe);
-                self.reopen(place)?;
+                self.reopen(store)?;
                 Ok(None)
             }
         }
     }
 
     pub(super) fn list(&self, prefix: &str) -> Result<Vec<Name>, Error> {
-        let place = self.place()?;
-        let mut stripes: Vec<usize> =
-            place.dir.list()?.iter().filter_map(|name| generation::index_of(name)).collect();
-        stripes.sort_unstable();
-        stripes.dedup();
+        let store = self.store()?;
         let mut names = Vec::new();
-        for index in stripes.into_iter().filter(|&index| index < STRIPES) {
-            let state = self.look(&place, index)?.ok_or_else(|| {
-                Error::unavailable(format!("{} is busy", place.dir.path().display())).fix("try again")
+        for index in generation::stripes_in(&store.dir.list()?) {
+            let state = self.look(&store, index)?.ok_or_else(|| {
+                Error::unavailable(format!("{} is busy", store.dir.path().display())).fix("try again")
             })?;
             names.extend(state.names(now()).filter(|name| name.as_str().starts_with(prefix)).cloned());
         }
@@ -222,7 +236,7 @@ impl Shared {
     }
 }
 
-/// Who is in the way of a request, if it was not heard of for a while.
+/// The token in the way of an operation, if its client has been silent for a while.
 fn suspect<'a>(record: &'a Record, op: &Op, reply: &Reply, now: Now) -> Option<&'a Token> {
     match (op, reply) {
         (Op::Acquire { .. }, Reply::Busy { .. }) => record.process_bound_holder(now),

@@ -1,36 +1,36 @@
-//! Points at which a process can be stopped or killed by a test, between two steps of which each is harmless by itself.
+//! Points between two steps of an operation at which a test can stop or kill a process.
 
-/// Where it happens.
+/// A step that is done, before the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Point {
-    /// The stripe is locked; nothing was read.
+    /// The process has locked the stripe, and read nothing.
     Locked,
-    /// The operation was applied to what was read; nothing was written.
+    /// It has read the stripe and applied the operation, and written nothing.
     Applied,
-    /// It was written, and it is not known yet whether the stripe was stolen meanwhile.
+    /// It has written, and does not know yet whether the file was replaced meanwhile.
     Written,
-    /// It is known to count; the stripe is still locked, and nobody has been told.
+    /// It knows that the write counts; the stripe is still locked, and no client is notified.
     Committed,
-    /// The stripe is free, and nobody has been told.
+    /// The stripe is unlocked, and no client is notified.
     Unlocked,
-    /// A stripe whose holder is stuck was declared dead; nothing takes its place yet.
-    Condemned,
-    /// What is to take its place was begun, and announced by its name.
+    /// It has marked a file as dead whose lock another process keeps; the file is not replaced yet.
+    MarkedDead,
+    /// It has made an empty draft, whose name announces the replacement.
     Announced,
-    /// It was written completely, and has no name that counts.
-    Copied,
-    /// It has taken its place.
+    /// It has written the draft, which does not have the name of a stripe yet.
+    DraftWritten,
+    /// The draft has replaced the file.
     Replaced,
-    /// It is about to be written to disk, so that what it replaced can be removed.
+    /// It is about to sync the new file, after which it may remove the old one.
     Syncing,
 }
 
-/// A check that a test leaves out, to see that it is needed.
+/// A check that a test leaves out, to show that it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
-    /// After a write, whether the stripe was stolen meanwhile.
-    StolenMeanwhile,
-    /// Whether the stripe says the same as a message that says "granted".
+    /// After a write: whether the file was replaced meanwhile.
+    ReplacedMeanwhile,
+    /// Whether the stripe shows the grant of a message.
     Message,
 }
 

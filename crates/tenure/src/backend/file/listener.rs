@@ -1,4 +1,4 @@
-//! Reading this client's own pipe, on whichever runtime uses the client.
+//! Receives the messages in this client's own pipe, in a task on whichever runtime uses the client.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +11,8 @@ use tokio::runtime::{Handle, Id};
 use tokio::task::AbortHandle;
 
 use super::faults::{Check, leaves_out};
-use super::place::Place;
-use super::post::Message;
+use super::message::Message;
+use super::open_directory::OpenDirectory;
 use super::state::State;
 use super::{Shared, session};
 use crate::backend::Grant;
@@ -21,43 +21,43 @@ use crate::sync::Mutex;
 use crate::types::bytes::Bytes;
 use crate::types::name::Name;
 
-/// The longest message, and more than one that a pipe keeps whole.
+/// As many bytes as the kernel keeps in one piece in a pipe: no message is longer.
 const LONGEST: usize = 4_096;
 
 /// The task that reads the pipe.
 #[derive(Debug, Default)]
 pub(super) struct Listener {
     task: Mutex<Option<AbortHandle>>,
-    /// Whether there is one: it may have gone down with its runtime.
-    is_there: Arc<AtomicBool>,
-    /// A runtime that can't wait for pipes. Those that wait there ask now and then.
-    unfit: Mutex<Option<Id>>,
+    /// False if the task has ended, for example with its runtime.
+    is_running: Arc<AtomicBool>,
+    /// A runtime without I/O, which can't wait for a pipe. Waiters on it poll.
+    without_io: Mutex<Option<Id>>,
 }
 
 impl Listener {
-    /// Starts to listen, unless somebody does.
-    pub(super) fn listen(&self, shared: &Arc<Shared>, place: &Place) {
-        if self.is_there.load(Ordering::Acquire) {
+    /// Starts the task on the current runtime, unless it runs already.
+    pub(super) fn listen(&self, shared: &Arc<Shared>, store: &OpenDirectory) {
+        if self.is_running.load(Ordering::Acquire) {
             return;
         }
         let mut task = self.task.lock();
         let Ok(runtime) = Handle::try_current() else { return };
-        let mut unfit = self.unfit.lock();
-        if *unfit == Some(runtime.id()) || !runtime::has_io() {
-            // Not a panic: this may be in a drop.
-            *unfit = Some(runtime.id());
+        let mut without_io = self.without_io.lock();
+        if *without_io == Some(runtime.id()) || !runtime::has_io() {
+            // Not a panic: this may run inside a drop.
+            *without_io = Some(runtime.id());
             return;
         }
-        drop(unfit);
-        if self.is_there.swap(true, Ordering::AcqRel) {
+        drop(without_io);
+        if self.is_running.swap(true, Ordering::AcqRel) {
             return;
         }
-        let listening = Listening(Arc::clone(&self.is_there));
-        let Ok(pipe) = place.dir.open_pipe(&session::pipe_name(&place.session_id), OFlags::RDWR) else {
+        let running = Running(Arc::clone(&self.is_running));
+        let Ok(pipe) = store.dir.open_pipe(&session::pipe_name(&store.session_id), OFlags::RDWR) else {
             return;
         };
         let Ok(pipe) = Receiver::from_owned_fd(pipe) else { return };
-        *task = Some(runtime.spawn(listen(Arc::downgrade(shared), pipe, listening)).abort_handle());
+        *task = Some(runtime.spawn(listen(Arc::downgrade(shared), pipe, running)).abort_handle());
     }
 
     pub(super) fn stop(&self) {
@@ -67,37 +67,37 @@ impl Listener {
     }
 }
 
-/// Somebody listens, until this is dropped.
-struct Listening(Arc<AtomicBool>);
+/// Clears the flag when the task ends, however it ends.
+struct Running(Arc<AtomicBool>);
 
-impl Drop for Listening {
+impl Drop for Running {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
-async fn listen(shared: Weak<Shared>, mut pipe: Receiver, _listening: Listening) {
-    let mut heard: Vec<u8> = Vec::new();
+async fn listen(shared: Weak<Shared>, mut pipe: Receiver, _running: Running) {
+    let mut received: Vec<u8> = Vec::new();
     let mut buffer = [0; LONGEST];
     while let Ok(len) = read(&mut pipe, &mut buffer).await {
         let Some(shared) = shared.upgrade() else { return };
-        heard.extend_from_slice(&buffer[..len]);
-        let mut rest = Bytes(&heard);
+        received.extend_from_slice(&buffer[..len]);
+        let mut rest = Bytes(&received);
         while let Some(message) = Message::take(&mut rest) {
             if let Some(message) = message {
-                shared.hear(message);
+                shared.receive(message);
             }
         }
-        let taken = heard.len() - rest.0.len();
-        heard.drain(..taken);
-        // No message is that long: somebody else wrote to the pipe. Whoever waits looks by itself.
-        if heard.len() > LONGEST {
-            heard.clear();
+        let taken = received.len() - rest.0.len();
+        received.drain(..taken);
+        // No message is that long: another program wrote to the pipe.
+        if received.len() > LONGEST {
+            received.clear();
         }
     }
 }
 
-/// Reads what is there. Unlike `try_read`, this does not ask again to learn that there is no more.
+/// Reads the available bytes. Unlike `try_read`, it needs no second call to learn that there are no more.
 async fn read(pipe: &mut Receiver, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut buffer = ReadBuf::new(buffer);
     std::future::poll_fn(|cx| Pin::new(&mut *pipe).poll_read(cx, &mut buffer)).await?;
@@ -105,23 +105,23 @@ async fn read(pipe: &mut Receiver, buffer: &mut [u8]) -> std::io::Result<usize> 
 }
 
 impl Shared {
-    fn hear(self: &Arc<Self>, message: Message) {
+    fn receive(self: &Arc<Self>, message: Message) {
         let Some(sink) = self.sink.upgrade() else { return };
         match message {
             Message::Granted(name, grant) => {
                 if leaves_out(Check::Message) || self.is_granted(&name, &grant) {
-                    self.watches.stop(&grant.token);
+                    self.death_watch.stop(&grant.token);
                     sink.granted(&name, grant);
                 }
             }
-            Message::Doubted(name) => sink.verify(&name),
+            Message::Verify(name) => sink.verify(&name),
         }
     }
 
-    /// Whether the stripe says the same as the message. If it can't be told, whoever waits looks by itself.
+    /// Whether the stripe shows the grant of a message. False if the stripe can't be read now: the waiter polls as well.
     fn is_granted(&self, name: &Name, grant: &Grant) -> bool {
-        let Ok(place) = self.place() else { return false };
+        let Ok(store) = self.store() else { return false };
         let says = |bytes: &[u8]| State::says_granted(bytes, name, &grant.token, grant.fence);
-        place.stripe(name).lock().is_granted(&place, says).is_ok_and(|granted| granted == Some(true))
+        store.stripe(name).lock().is_granted(&store, says).is_ok_and(|granted| granted == Some(true))
     }
 }

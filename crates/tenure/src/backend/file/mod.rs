@@ -1,47 +1,47 @@
-//! A directory: the domain of one machine, which needs no server.
+//! A directory: the domain of one machine, without a server.
 //!
-//! The names are spread over stripes, each a file with the records of its names ([`stripe`], [`slots`]). Every client has a session
-//! ([`session`]), whose end is seen at once; grants travel through its pipe ([`post`], [`listener`]), and whoever waits watches the one
-//! ahead of it ([`watch`]).
+//! The names are spread over stripes, each a file with the records of its names ([`stripe`], [`copies`]). Every client has a session
+//! ([`session`]), and other clients see its end immediately. Grants reach a client through its pipe ([`message`], [`listener`]), and
+//! every waiter watches the client ahead of it ([`death_watch`]).
 //!
-//! Operations take some µs, and are done where they are asked for, also in a drop. Only when somebody else is in the way for longer
-//! than that, the answer comes later.
+//! An operation takes a few µs, so the caller executes it itself, even in a drop. The answer comes later only if another process is in
+//! the way for longer than that.
 
+mod copies;
+mod death_watch;
 mod directory;
 mod examine;
 mod execute;
 mod faults;
 mod generation;
-mod graves;
 mod listener;
-mod place;
+mod message;
+mod open_directory;
 mod platform;
-mod post;
+mod reaped;
 mod replace;
 mod session;
 mod sharing;
-mod slots;
 mod state;
 mod stripe;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 #[cfg(all(test, not(shuttle)))]
 mod torture;
-mod watch;
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
+use self::death_watch::DeathWatch;
 use self::directory::Directory;
-use self::execute::{Request, finish};
-use self::graves::Graves;
+use self::execute::{PendingOp, finish};
 use self::listener::Listener;
-use self::place::{Place, begin_session, swept_away};
+use self::message::MessageSender;
+use self::open_directory::{OpenDirectory, begin_session, files_removed_by_others};
 use self::platform::ClockIdentity;
-use self::post::Post;
+use self::reaped::ReapedHolders;
 use self::session::SessionFiles;
-use self::watch::Watches;
 use super::{Answer, Backend, Capability, Pending, Sink};
 use crate::core::record::{Now, Op};
 use crate::sync::Mutex;
@@ -54,15 +54,15 @@ use crate::types::owner::{Session, Token};
 /// One client of a directory.
 pub(crate) struct FileDomain(Arc<Shared>);
 
-/// What the client and its tasks in the background share.
+/// What the client shares with its background tasks.
 struct Shared {
     session: Session,
-    /// The directory as it is now; another one after it was removed and made again.
-    place: Mutex<Arc<Place>>,
-    post: Post,
+    /// The directory that has the path now. It changes if the directory is removed and made again.
+    store: Mutex<Arc<OpenDirectory>>,
+    messages: MessageSender,
     listener: Listener,
-    watches: Watches,
-    graves: Graves,
+    death_watch: DeathWatch,
+    reaped: ReapedHolders,
     sink: Weak<dyn Sink>,
 }
 
@@ -80,14 +80,14 @@ impl FileDomain {
         let process = platform::process_identity(&clock)?;
         let dir = Directory::open(path.as_deref(), network_fs_allowed)?;
         let (session, files) = begin_session(&dir, clock, process)?;
-        let place = Place::new(dir, session.id(), files, clock, process, network_fs_allowed)?;
+        let store = OpenDirectory::new(dir, session.id(), files, clock, process, network_fs_allowed)?;
         Ok(FileDomain(Arc::new(Shared {
             session,
-            place: Mutex::new(Arc::new(place)),
-            post: Post::default(),
+            store: Mutex::new(Arc::new(store)),
+            messages: MessageSender::default(),
             listener: Listener::default(),
-            watches: Watches::default(),
-            graves: Graves::default(),
+            death_watch: DeathWatch::default(),
+            reaped: ReapedHolders::default(),
             sink,
         })))
     }
@@ -103,9 +103,9 @@ impl Backend for FileDomain {
     }
 
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {
-        let mut request = Request::new(name, op);
-        match self.0.attempt(&mut request) {
-            Ok(None) => Pending::Later(Box::pin(finish(Arc::clone(&self.0), request))),
+        let mut pending = PendingOp::new(name, op);
+        match self.0.attempt(&mut pending) {
+            Ok(None) => Pending::Later(Box::pin(finish(Arc::clone(&self.0), pending))),
             Ok(Some(answer)) => Pending::now(Ok(answer)),
             Err(error) => Pending::now(Err(error)),
         }
@@ -116,7 +116,7 @@ impl Backend for FileDomain {
     }
 
     fn reaped(&self, name: &Name) -> Option<Token> {
-        self.0.graves.of(name)
+        self.0.reaped.last_of(name)
     }
 
     fn capabilities(&self) -> &'static [Capability] {
@@ -125,58 +125,59 @@ impl Backend for FileDomain {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let Ok(place) = self.0.place() else { return Vec::new() };
-        let path = place.dir.path().display();
-        let foreign = place.dir.foreign_fs().map(|name| {
+        let Ok(store) = self.0.store() else { return Vec::new() };
+        let path = store.dir.path().display();
+        let foreign = store.dir.foreign_fs().map(|name| {
             format!("file system of {path} is {name}, where locks may not hold; one machine alone may use it")
         });
-        let private = place.private_tmp().map(|why| {
+        let private = store.private_tmp().map(|why| {
             format!("{path} is in {why}; use a directory elsewhere in the URL: file:///var/lib/NAME")
         });
-        let almost_shared = place.dir.almost_shared().map(|error| error.to_string());
+        let almost_shared = store.dir.almost_shared().map(|error| error.to_string());
         foreign.into_iter().chain(private).chain(almost_shared).collect()
     }
 
     fn examine(&self) -> Pending<Vec<Finding>> {
         let shared = Arc::clone(&self.0);
-        Pending::Later(Box::pin(async move { examine::examine(&*shared.place()?).await }))
+        Pending::Later(Box::pin(async move { examine::examine(&*shared.store()?).await }))
     }
 
     fn lifeline(&self) -> Result<Option<OwnedFd>, Error> {
-        let place = self.0.place()?;
-        place.session.lifeline(&place.dir).map(Some)
+        let store = self.0.store()?;
+        store.session.lifeline(&store.dir).map(Some)
     }
 }
 
 impl Drop for FileDomain {
     fn drop(&mut self) {
-        // In a forked child they are its parent's.
+        // In a forked child, the tasks belong to the parent.
         if self.0.session.home.is_here() {
             self.0.listener.stop();
-            self.0.watches.stop_all();
+            self.0.death_watch.stop_all();
         }
     }
 }
 
 impl Shared {
-    /// The directory, unless this is a forked child.
-    fn place(&self) -> Result<Arc<Place>, Error> {
+    /// The directory; an error in a forked child.
+    fn store(&self) -> Result<Arc<OpenDirectory>, Error> {
         self.session.check_process()?;
-        Ok(Arc::clone(&self.place.lock()))
+        Ok(Arc::clone(&self.store.lock()))
     }
 
-    /// Goes on in the directory that has the path now, if there is one.
-    fn reopen(&self, removed: &Arc<Place>) -> Result<(), Error> {
-        let mut place = self.place.lock();
-        if Arc::ptr_eq(&place, removed) {
+    /// Continues in the directory that has the path now, if there is one.
+    fn reopen(&self, removed: &Arc<OpenDirectory>) -> Result<(), Error> {
+        let mut store = self.store.lock();
+        if Arc::ptr_eq(&store, removed) {
             let dir = removed.dir.reopen(removed.network_fs_allowed)?;
             let (clock, process, allowed) = (removed.clock, removed.process, removed.network_fs_allowed);
             let id = self.session.id();
             session::refuse_another_boot(&dir, &clock, process)?;
-            let files = SessionFiles::create(&dir, id, &clock)?.ok_or_else(|| swept_away(&dir))?;
+            let files =
+                SessionFiles::create(&dir, id, &clock)?.ok_or_else(|| files_removed_by_others(&dir))?;
             files.keep_lifeline_of(&removed.session);
-            *place = Arc::new(Place::new(dir, id, files, clock, process, allowed)?);
-            self.post.forget_all();
+            *store = Arc::new(OpenDirectory::new(dir, id, files, clock, process, allowed)?);
+            self.messages.close_all();
             self.listener.stop();
         }
         Ok(())

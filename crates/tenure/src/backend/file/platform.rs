@@ -1,4 +1,4 @@
-//! What this backend asks of the operating system beyond plain files: the one place to change for another one than Linux.
+//! What this backend needs from the operating system beyond plain files. A port to another system than Linux changes this file.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -11,25 +11,25 @@ use crate::time::clock::Clock;
 use crate::types::bytes::{Bytes, Put};
 use crate::types::error::Error;
 
-/// Which clock leases are measured on: CLOCK_MONOTONIC of one boot, as one time namespace shows it.
+/// The clock of leases: CLOCK_MONOTONIC of one boot, as one time namespace shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClockIdentity {
     pub(super) boot: [u8; 16],
-    /// What the time namespace adds, in ns.
+    /// The offset of the time namespace, in ns.
     offset: u64,
 }
 
-/// Where systems keep temporary files.
+/// The directories for temporary files.
 pub(super) const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// The map of a namespace that shows all users as they are.
+/// The map of a namespace that shows all users with their own ids.
 const ALL_USERS: [u32; 3] = [0, 0, u32::MAX];
-/// The id that the kernel shows for users that a namespace does not.
+/// The id that the kernel shows for every user that a namespace does not map.
 const OVERFLOW: u32 = 65_534;
-/// The kind of file system that the kernel's own files are on.
+/// The type of the file system of /proc.
 const PROC: u32 = 0x9fa0;
 
-/// Whether something is mounted over the kernel's boot id, as container managers do: then another one says nothing of a reboot.
+/// Whether a container manager has mounted its own boot id over the kernel's. Then another boot id does not prove a reboot.
 pub(super) fn is_boot_replaced() -> Result<bool, Error> {
     let kind = rustix::fs::statfs(BOOT_ID).map_err(|_| unreadable(BOOT_ID))?.f_type;
     Ok(u32::try_from(kind).ok() != Some(PROC))
@@ -50,7 +50,7 @@ impl ClockIdentity {
         Ok(ClockIdentity { boot: boot.to_be_bytes(), offset: offset.cast_unsigned() })
     }
 
-    /// Whether this process is in a time namespace that shows another clock than the machine's.
+    /// Whether the time namespace of this process shows another clock than the machine's.
     pub(super) fn is_shifted(&self) -> bool {
         self.offset != 0
     }
@@ -66,11 +66,11 @@ impl ClockIdentity {
 }
 
 fn clock_offsets() -> String {
-    // Kernels without time namespaces have no such file.
+    // A kernel without time namespaces has no such file.
     fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default()
 }
 
-/// When the machine was booted, in s of the wall clock as it is set now; `None` in a time namespace, which may show another moment.
+/// When the machine was booted, in seconds of the wall clock as it is set now; `None` in a time namespace, which may show another time.
 pub(super) fn booted_at() -> Option<u64> {
     let is_shifted =
         clock_offsets().lines().any(|line| line.split_whitespace().skip(1).any(|number| number != "0"));
@@ -78,8 +78,8 @@ pub(super) fn booted_at() -> Option<u64> {
     (!is_shifted).then_some(micros / 1_000_000)
 }
 
-/// A number that this process has, and hardly another one that runs: made of boot, process namespace, process id and start time, and of
-/// where its stack starts, which is another place after exec: what the program before had is not this one's.
+/// A number for this process that another running process hardly has: a hash of boot id, process namespace, process id, start time and the
+/// address of the stack. The address changes with exec, so that a program does not take the sessions of the program before for its own.
 pub(super) fn process_identity(clock: &ClockIdentity) -> Result<u32, Error> {
     let namespace = fs::metadata("/proc/self/ns/pid").map_err(|_| unreadable("/proc/self/ns/pid"))?.ino();
     let stat = read("/proc/self/stat")?;
@@ -92,7 +92,7 @@ pub(super) fn process_identity(clock: &ClockIdentity) -> Result<u32, Error> {
     Ok(crc32fast::hash(identity.as_bytes()))
 }
 
-/// Which users a user namespace shows, and which ids they have outside of it.
+/// The users that a user namespace shows, and their ids outside of it.
 #[derive(Debug)]
 pub(super) struct UserMap(Vec<[u32; 3]>);
 
@@ -115,7 +115,7 @@ impl UserMap {
         text.lines().map(line).collect::<Option<_>>().map(UserMap)
     }
 
-    /// The id outside, in the namespace around this one, of a user that this one shows.
+    /// The id of a user in the parent namespace; `None` if this namespace does not show the user.
     fn outside(&self, user: u32) -> Option<u32> {
         self.0.iter().find_map(|&[inside, outside, count]| {
             let nth = user.checked_sub(inside).filter(|nth| *nth < count)?;
@@ -123,30 +123,30 @@ impl UserMap {
         })
     }
 
-    /// Whether every user has its own id: in the namespace of the machine, and in no other one but those that show all of it. (The kernel maps a range
-    /// only within one range of the namespace around, so this holds for all namespaces around this one.)
+    /// Whether every user has the same id as in the machine's own namespace. (The kernel maps a range only within one range of the parent
+    /// namespace, so this holds for all parents as well.)
     fn is_whole(&self) -> bool {
         self.0 == [ALL_USERS]
     }
 
-    /// Whether the owner of a file can't be told: the kernel shows this id for every user that is not in the map.
+    /// Whether the owner of a file is unknown: the kernel shows this id for every user that is not in the map.
     pub(super) fn hides(&self, owner: u32) -> bool {
         owner == OVERFLOW && self.outside(owner).is_none()
     }
 
-    /// Whether the processes of a user that see this directory of root agree on the user's id. Outside of the machine's own namespace they do
+    /// Whether all processes of a user that see this directory of root agree on the user's id. Outside of the machine's own namespace they do
     /// - in a container, if the directory belongs to the root of the container, who is another user outside;
-    /// - in a service whose namespace shows root and its own user as they are, and hides the rest.
+    /// - in a service whose namespace shows root and the service's user with their own ids.
     ///
-    /// If the directory belongs to a user that is hidden, or is not root here, this namespace was made by an ordinary user, who has another id outside.
+    /// If the owner of the directory is hidden, or is not root here, an ordinary user made this namespace, and has another id outside.
     pub(super) fn agrees_on(&self, user: u32, owner_of_directory: u32) -> bool {
-        let is_shown_as_it_is = |user| self.outside(user) == Some(user);
+        let has_own_id = |user| self.outside(user) == Some(user);
         let is_roots = owner_of_directory == 0 && self.outside(0).is_some();
-        self.is_whole() || is_roots && (!is_shown_as_it_is(0) || is_shown_as_it_is(user))
+        self.is_whole() || is_roots && (!has_own_id(0) || has_own_id(user))
     }
 }
 
-/// What a file system is called, and whether its locks and pipes hold between the processes of this machine and no others.
+/// The name of a file system, and whether only processes of this machine use its locks and pipes.
 pub(super) fn file_system(dir: impl AsFd) -> std::io::Result<(String, bool)> {
     let kind = rustix::fs::fstatfs(dir)?.f_type;
     let (name, is_local) = match u32::try_from(kind).unwrap_or(0) {
@@ -172,14 +172,14 @@ pub(super) fn file_system(dir: impl AsFd) -> std::io::Result<(String, bool)> {
     Ok((name.to_owned(), is_local))
 }
 
-/// Which of the directories for temporary files is one that only this service sees, and this path is in it: systemd mounts one over it with
+/// The directory for temporary files that contains this path, if only this service sees it: systemd mounts a private one with
 /// `PrivateTmp=yes`.
 pub(super) fn private_tmp(path: &Path) -> Option<&'static str> {
     let path = fs::canonicalize(path).ok()?;
     private_tmp_among(&fs::read_to_string("/proc/self/mountinfo").ok()?, &path)
 }
 
-/// The same, among these mounts: `36 35 98:0 /root/of/the/mount /mount/point …`, of which the last one at a point is seen.
+/// The same, for these mounts: `36 35 98:0 /root/of/the/mount /mount/point …`. The last mount at a point is the visible one.
 fn private_tmp_among(mounts: &str, path: &Path) -> Option<&'static str> {
     let mounts = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(3);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_tmp_is_known_by_its_mount() {
+    fn a_private_tmp_is_recognized_by_its_mount() {
         let host = "22 1 254:0 / / rw - ext4 /dev/vda rw\n30 22 0:40 / /tmp rw shared:5 - tmpfs tmpfs rw\n";
         let service =
             format!("{host}31 30 0:40 /systemd-private-0f-app.service-Ab/tmp /tmp rw - tmpfs tmpfs rw\n");
@@ -252,7 +252,7 @@ mod tests {
         let container = "0 100000 65536\n";
         for (map, user, owner, expected) in [
             (own, 1_000, 0, true),
-            // Whoever owns the parent: another check refuses what is wrong with it.
+            // Whatever the owner of the parent: another check refuses a wrong one.
             (own, 65_534, 65_534, true),
             // `unshare -Ur` and `unshare -U` by an ordinary user: root's directory is hidden.
             ("0 1000 1\n", 0, OVERFLOW, false),
@@ -260,15 +260,15 @@ mod tests {
             ("", OVERFLOW, OVERFLOW, false),
             // The same by root: root is root.
             ("0 0 1\n", 0, 0, true),
-            // One more inside of an ordinary user's.
+            // The same inside the namespace of an ordinary user.
             ("0 0 1\n", 0, OVERFLOW, false),
-            // Root shows itself as somebody else.
+            // Root shows itself as another user.
             ("1000 0 1\n", 1_000, 1_000, false),
             // A service with `PrivateUsers=yes`.
             ("0 0 1\n1000 1000 1\n", 1_000, 0, true),
             ("0 0 1\n5 1000 1\n", 5, 0, false),
             ("0 0 1\n1 100000 65536\n", 33, 0, false),
-            // A container with a directory of its own, also with `--userns=keep-id`, and with the machine's.
+            // A container with its own directory, also with `--userns=keep-id`, and with the machine's.
             (container, 0, 0, true),
             (container, 33, 0, true),
             ("0 1 1000\n1000 0 1\n1001 1001 64536\n", 1_000, 0, true),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_are_known_by_name() {
+    fn file_systems_have_names() {
         let proc = fs::File::open("/proc").unwrap();
         let (name, is_local) = file_system(&proc).unwrap();
         assert!(name.contains("unknown") && !is_local, "{name}");

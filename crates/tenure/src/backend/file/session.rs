@@ -1,12 +1,13 @@
-//! A session: one client of the directory, as long as its process lives.
+//! A session: one client of the directory, for as long as its process lives.
 //!
-//! A file under a POSIX record lock, because that is the one lock that ends with its process and not with the last descriptor: a forked
-//! child can't keep it. It has a price: closing *any* descriptor of the file drops the lock. So a process never opens a session of its
-//! own a second time; it knows them by their ids, which begin alike. Beside it lies a pipe, which others write to; whether anybody
-//! reads it is the quick hint that its session has died, and the lock is the proof.
+//! A session is a file under a POSIX record lock: the only lock that ends with its process, and not with the last descriptor, so that a
+//! forked child can't keep it. In return, closing *any* descriptor of the file drops the lock. So a process never opens one of its own
+//! sessions again; it recognizes them by their ids, which have the same prefix. Other clients write to the pipe of a session. A pipe
+//! without a reader is the quick hint that the session is dead, and the lock is the proof.
 //!
-//! A session becomes visible, by a rename, when it is locked. It is dead when it can be locked by another, and when nobody holds its
-//! lifeline either: a file under a lock that does live by its descriptors, and so in every process that they were given to.
+//! A client locks the file of a pending session, and then renames it, so that other clients never see an unlocked session that lives. A
+//! session is dead if another process can lock it, and if no process has its lifeline. The lifeline is a file under a lock that does
+//! live as long as its descriptors, in every process that has one.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
@@ -16,25 +17,25 @@ use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
 use rustix::io::Errno;
 
 use super::directory::Directory;
-use super::place::swept_away;
+use super::open_directory::files_removed_by_others;
 use super::platform::ClockIdentity;
 use crate::sync::Mutex;
 use crate::types::error::{Error, ErrorKind};
 use crate::types::owner::{SessionId, hex};
 
-/// How often the kernel's list of locks is read before a lock counts as missing.
-const LOOKS: usize = 5;
-/// How much of a session's file is read: more than a session writes.
+/// How many times the kernel's list of locks is read before a lock counts as missing.
+const LOCK_LIST_READS: usize = 5;
+/// How many bytes of a session's file are read: more than a session writes.
 const LONGEST_ABOUT: u64 = 256;
 
 /// The files of this client's session; removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct SessionFiles {
     id: SessionId,
-    /// The process that has the lock. A forked child has this value too, and none of its rights.
+    /// The process that has the lock. A forked child has a copy of this value, and not the lock.
     pid: u32,
     lock: File,
-    /// Somebody reads the pipe as long as this process lives, whichever runtime listens.
+    /// Keeps a reader on the pipe as long as this process lives, whichever runtime listens.
     _pipe: OwnedFd,
     lifeline: Mutex<Option<File>>,
 }
@@ -51,12 +52,13 @@ fn lifeline_name(id: &SessionId) -> String {
     format!("lifeline-{}", id.as_str())
 }
 
-fn unborn_name(id: &SessionId) -> String {
+/// The name of a session's file until it is locked. The prefix is part of the protocol.
+fn pending_name(id: &SessionId) -> String {
     format!("unborn-{}", id.as_str())
 }
 
 impl SessionFiles {
-    /// `None` when somebody who swept took it for a dead one's before it was locked.
+    /// `None` if another client took the files for those of a dead session, and removed them before they were locked.
     pub(super) fn create(
         dir: &Directory,
         id: &SessionId,
@@ -64,55 +66,55 @@ impl SessionFiles {
     ) -> Result<Option<Self>, Error> {
         let created = SessionFiles::try_create(dir, id, clock);
         if !matches!(created, Ok(Some(_))) {
-            // Nobody else removes them as long as this process lives.
+            // No other client removes them as long as this process lives.
             dir.remove(&pipe_name(id));
-            dir.remove(&unborn_name(id));
+            dir.remove(&pending_name(id));
         }
         created
     }
 
     fn try_create(dir: &Directory, id: &SessionId, clock: &ClockIdentity) -> Result<Option<Self>, Error> {
-        let (unborn, pipe) = (unborn_name(id), pipe_name(id));
-        let mut lock = dir.create(&unborn)?;
+        let (pending, pipe) = (pending_name(id), pipe_name(id));
+        let mut lock = dir.create(&pending)?;
         match fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
-            answer => answer.map_err(|error| dir.trouble("locked", error))?,
+            answer => dir.io("locked", answer)?,
         }
         let about = format!("boot {}\npid {}\n", hex(clock.boot), std::process::id());
-        lock.write_all(about.as_bytes()).map_err(|error| dir.io_trouble("written", &error))?;
-        // One may be left of this session, if its other file was removed.
+        dir.io("written", lock.write_all(about.as_bytes()))?;
+        // If another process removed the session's file, its pipe may still be there.
         dir.remove(&pipe);
-        // It may be swept away with the unborn one that it belongs to.
+        // Another client may remove it together with the pending session.
         if !dir.create_pipe(&pipe)? {
             return Ok(None);
         }
         let reader = match dir.open_pipe(&pipe, OFlags::RDWR) {
             Err(Errno::NOENT) => return Ok(None),
-            answer => answer.map_err(|error| dir.trouble("opened", error))?,
+            answer => dir.io("opened", answer)?,
         };
-        if !dir.rename(&unborn, &lock_name(id))? {
+        if !dir.rename(&pending, &lock_name(id))? {
             return Ok(None);
         }
         let pid = std::process::id();
         Ok(Some(SessionFiles { id: id.clone(), pid, lock, _pipe: reader, lifeline: Mutex::new(None) }))
     }
 
-    /// Whether others can still see it.
+    /// Whether other clients can still see it.
     pub(super) fn is_there(&self, dir: &Directory) -> bool {
         dir.is_named(&self.lock, &lock_name(&self.id))
     }
 
-    /// Keeps the lifeline of the same session before it was removed and begun again, if that was not removed.
+    /// Takes over the lifeline of the same session in a directory that was removed, if the lifeline itself was not removed.
     pub(super) fn keep_lifeline_of(&self, before: &SessionFiles) {
         let is_there = |file: &File| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink > 0);
         *self.lifeline.lock() = before.lifeline.lock().take().filter(is_there);
     }
 
-    /// Whether the kernel knows that this process has locked it, as it tells everyone; `None` when it does not show its locks.
+    /// Whether the kernel shows to every process that this process has locked the file; `None` if it does not show locks.
     pub(super) fn is_seen_locked(&self) -> Option<bool> {
         let inode = rustix::fs::fstat(&self.lock).ok()?.st_ino;
-        // It is read in pieces, and a lock that comes or goes meanwhile may hide another one.
-        for _ in 0..LOOKS {
+        // The kernel returns the list in pieces, and a lock that comes or goes meanwhile may hide another one.
+        for _ in 0..LOCK_LIST_READS {
             let locks = std::fs::read_to_string("/proc/locks").ok()?;
             if locks.lines().any(|line| is_lock_of(line, self.pid, inode)) {
                 return Some(true);
@@ -121,29 +123,28 @@ impl SessionFiles {
         Some(false)
     }
 
-    /// A descriptor that keeps the session alive, in whichever process has it open.
+    /// A descriptor that keeps the session alive in every process that has it open.
     pub(super) fn lifeline(&self, dir: &Directory) -> Result<OwnedFd, Error> {
         let mut lifeline = self.lifeline.lock();
         let file = match lifeline.take() {
             Some(file) => file,
             None => {
-                // Under another name until it has its mode: others could else not tell whether it is locked, if this process were killed before.
+                // A draft until it has its mode: if this process were killed before that, other users could not test the lock.
                 let draft = format!("draft-{}-lifeline", self.id.as_str());
-                // An attempt that failed may have left one.
+                // A failed attempt may have left one.
                 dir.remove(&draft);
                 let file = dir.create(&draft)?;
-                file.lock().map_err(|error| dir.io_trouble("locked", &error))?;
+                dir.io("locked", file.lock())?;
                 if !dir.rename(&draft, &lifeline_name(&self.id))? {
-                    return Err(swept_away(dir));
+                    return Err(files_removed_by_others(dir));
                 }
                 file
             }
         };
-        let another = lifeline.insert(file).try_clone();
-        another.map(OwnedFd::from).map_err(|error| dir.io_trouble("opened", &error))
+        dir.io("opened", lifeline.insert(file).try_clone().map(OwnedFd::from))
     }
 
-    /// Removes the files, if this process made them, and they are not those of the same session begun again.
+    /// Removes the files, unless this process is a forked child, or the session was begun again and the files are newer.
     pub(super) fn remove(&self, dir: &Directory) {
         if std::process::id() == self.pid && self.is_there(dir) {
             remove(dir, &self.id);
@@ -152,7 +153,7 @@ impl SessionFiles {
 }
 
 /// Whether a line of /proc/locks is a record lock of this process for writing, on this file: `1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`. The
-/// device is left out: some file systems show another one there.
+/// device is not compared: some file systems show another one there.
 fn is_lock_of(line: &str, pid: u32, inode: u64) -> bool {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [_, "POSIX", _, "WRITE", owner, file, ..] = fields[..] else { return false };
@@ -160,26 +161,26 @@ fn is_lock_of(line: &str, pid: u32, inode: u64) -> bool {
     is_file && owner.parse() == Ok(pid)
 }
 
-/// Whether the session has ended, or its process has. When that can't be known, it lives.
+/// Whether the session or its process has ended. If that can't be known, the session lives.
 pub(super) fn is_dead(dir: &Directory, id: &SessionId, process: u32) -> bool {
     if id.is_of_process(process) {
         return !dir.has(&lock_name(id));
     }
-    is_unlocked(dir, &lock_name(id)) && is_cut(dir, id)
+    is_unlocked(dir, &lock_name(id)) && is_lifeline_unlocked(dir, id)
 }
 
-/// Whether nobody holds the record lock of the file, or it is gone.
+/// Whether no process has the record lock of the file, or the file is gone.
 fn is_unlocked(dir: &Directory, name: &str) -> bool {
     match dir.open_file(name) {
         Ok(None) => true,
-        // Shared: two that look at the same time don't take each other for the owner.
+        // A shared lock: two processes that test at the same time don't take each other for the owner.
         Ok(Some(file)) => fcntl_lock(&file, FlockOperation::NonBlockingLockShared).is_ok(),
         Err(_) => false,
     }
 }
 
-/// Whether nobody holds the session's lifeline.
-fn is_cut(dir: &Directory, id: &SessionId) -> bool {
+/// Whether no process has the session's lifeline.
+fn is_lifeline_unlocked(dir: &Directory, id: &SessionId) -> bool {
     match dir.open_file(&lifeline_name(id)) {
         Ok(None) => true,
         Ok(Some(file)) => is_free(&file.try_lock_shared()),
@@ -187,7 +188,7 @@ fn is_cut(dir: &Directory, id: &SessionId) -> bool {
     }
 }
 
-/// Whether nobody has a lock that was tried. If the file system could not tell, somebody has.
+/// Whether a lock was free when it was tried. If the file system can't tell, it was not.
 fn is_free(tried: &Result<(), TryLockError>) -> bool {
     tried.is_ok()
 }
@@ -198,13 +199,13 @@ fn remove(dir: &Directory, id: &SessionId) {
     }
 }
 
-/// Removes what dead sessions left behind; returns how many there were.
+/// Removes the files of dead sessions; returns how many sessions that were.
 pub(super) fn sweep(dir: &Directory, names: &[String], process: u32) -> usize {
     let mut dead = 0;
-    // A pipe goes when what it belongs to has gone.
-    let (unborn, others): (Vec<&String>, Vec<&String>) =
+    // Pending sessions first: a pipe is removed after its session.
+    let (pending, others): (Vec<&String>, Vec<&String>) =
         names.iter().partition(|name| name.starts_with("unborn-"));
-    for name in unborn.into_iter().chain(others) {
+    for name in pending.into_iter().chain(others) {
         let Some((kind, id)) = name.split_once('-') else { continue };
         let Some(id) = SessionId::parse(id).filter(|id| !id.is_of_process(process)) else { continue };
         match kind {
@@ -212,11 +213,11 @@ pub(super) fn sweep(dir: &Directory, names: &[String], process: u32) -> usize {
                 remove(dir, &id);
                 dead += 1;
             }
-            // Nothing else of it: it may be born meanwhile.
-            // One that does not have its mode yet may live: then it is begun again.
+            // Only this file: the session may get its name meanwhile. A pending session that does not have its mode yet may live; then its
+            // client begins another one.
             "unborn" if is_unlocked(dir, name) || dir.is_unshared(name) => dir.remove(name),
-            // In this order: what is born is always one of the two.
-            "pipe" | "lifeline" if !dir.has(&unborn_name(&id)) && !dir.has(&lock_name(&id)) => {
+            // In this order: a session that is being made always has one of the two names.
+            "pipe" | "lifeline" if !dir.has(&pending_name(&id)) && !dir.has(&lock_name(&id)) => {
                 dir.remove(name)
             }
             _ => {}
@@ -225,8 +226,8 @@ pub(super) fn sweep(dir: &Directory, names: &[String], process: u32) -> usize {
     dead
 }
 
-/// Refuses to go on beside a living session that shows another boot id. What it has written looks like that of an earlier boot, and
-/// is not: its process runs in a container that has a boot id of its own, or on another machine.
+/// Returns an error if a living session shows another boot id. Its records look like those of an earlier boot, and are not: its process
+/// runs in a container that has its own boot id, or on another machine.
 pub(super) fn refuse_another_boot(dir: &Directory, clock: &ClockIdentity, process: u32) -> Result<(), Error> {
     let own = format!("boot {}\n", hex(clock.boot));
     for name in dir.list()?.iter().filter(|name| name.starts_with("session-")) {
@@ -236,18 +237,22 @@ pub(super) fn refuse_another_boot(dir: &Directory, clock: &ClockIdentity, proces
         }
         let file = match dir.open_file(name) {
             Ok(Some(file)) => file,
-            // One that ended since it was listed is in nobody's way, and neither is what is not a file: nobody can have locked it.
+            // A session that has ended since, and an entry that is not a file: no process has a lock on either.
             Ok(None) => continue,
             Err(error) if error.kind() == ErrorKind::Protocol => continue,
             Err(error) => return Err(error),
         };
         let mut about = Vec::new();
-        let read = file.take(LONGEST_ABOUT).read_to_end(&mut about);
-        read.map_err(|error| dir.io_trouble("read", &error))?;
-        // Whatever it says: if somebody has locked it, that may be a session.
+        dir.io("read", file.take(LONGEST_ABOUT).read_to_end(&mut about))?;
+        // Whatever the file says: if a process has locked it, it may be a session.
         if !about.starts_with(own.as_bytes()) && !is_dead(dir, &id, process) {
-            return Err(Error::unsupported(format!("{} is in use by a process with another boot id, in another container or on another machine", dir.path().display())).fix("use a directory \
-                 for each, or one boot id for all (/proc/sys/kernel/random/boot_id); between machines use Redis"));
+            let path = dir.path().display();
+            return Err(Error::unsupported(format!(
+                "{path} is in use by a process with another boot id, in another container or on another machine"
+            ))
+            .fix(
+                "use a directory for each, or one boot id for all (/proc/sys/kernel/random/boot_id); between machines use Redis",
+            ));
         }
     }
     Ok(())

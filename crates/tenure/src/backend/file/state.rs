@@ -1,4 +1,4 @@
-//! What one stripe holds: the records of its names, and how high their fences have been.
+//! The content of one stripe: the records of its names, and the highest fence of the records that were dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::types::owner::Token;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State {
-    /// The clock that leases, beats and places are measured on.
+    /// The clock of leases, heartbeats and queue positions.
     pub(super) clock: ClockIdentity,
-    /// The highest fence of the records that were dropped.
+    /// The highest fence of the dropped records.
     floor: u64,
     records: Vec<(Name, Record)>,
 }
@@ -24,7 +24,7 @@ impl State {
         State { clock, floor: 0, records: Vec::new() }
     }
 
-    /// Applies an operation; a record that nobody uses after it is dropped, and so are those whose leases expired unnoticed.
+    /// Applies an operation, then drops every record that no client uses any more.
     pub(super) fn apply(&mut self, name: &Name, op: Op, now: Now, notices: &mut Vec<Notice>) -> Reply {
         let index = self.records.iter().position(|(other, _)| other == name).unwrap_or_else(|| {
             self.records.push((name.clone(), Record::new(self.floor)));
@@ -35,7 +35,7 @@ impl State {
         reply
     }
 
-    /// Forgets all leases and queues, and keeps the fences: they were measured on a clock that is gone.
+    /// Drops all leases and queues, because their clock is gone, and keeps the fences.
     pub(super) fn void(&mut self, clock: ClockIdentity) {
         self.clock = clock;
         self.drop_records(|_| true);
@@ -52,15 +52,15 @@ impl State {
         });
     }
 
-    /// Whether nobody is entered in it; what was broken may still be remembered.
+    /// Whether no record has a holder or a waiter; a record may still show that a lease was broken.
     pub(super) fn is_vacant(&self) -> bool {
         self.records.iter().all(|(_, record)| record.is_vacant())
     }
 
-    /// For how long a lease runs on that outlives its process, if there is one; the longest of them.
+    /// The longest time that a detached lease has left, if there is one.
     pub(super) fn detached_for(&self, now: Now) -> Option<Duration> {
         let left = self.records.iter().filter_map(|(_, record)| record.detached_for(now)).max();
-        // Nobody has asked for more: it was measured on a clock that is gone.
+        // No client can ask for more: such a lease was measured on a clock that is gone.
         left.filter(|left| *left <= MAX_TTL)
     }
 
@@ -77,7 +77,7 @@ impl State {
         self.to_bytes_like(0)
     }
 
-    /// The same, which are about as long as this.
+    /// The same, with room for about this many bytes.
     pub(super) fn to_bytes_like(&self, len: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(len + 512);
         self.clock.put(&mut out);
@@ -90,7 +90,7 @@ impl State {
         out
     }
 
-    /// `None` for bytes that are no state.
+    /// `None` if the bytes are not a state.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut bytes = Bytes(bytes);
         let (clock, floor, count) = (ClockIdentity::take(&mut bytes)?, bytes.u64()?, bytes.u32()?);
@@ -117,7 +117,7 @@ impl State {
         ClockIdentity::take(&mut Bytes(bytes))
     }
 
-    /// Whether these bytes, or their beginning, say that a token holds a name under this fence; `None` when they don't tell.
+    /// Whether these bytes, or a part from their beginning, show that a token holds a name with this fence; `None` if the part is too short.
     pub(super) fn says_granted(bytes: &[u8], name: &Name, token: &Token, fence: u64) -> Option<bool> {
         let mut bytes = Bytes(bytes);
         ClockIdentity::take(&mut bytes)?;
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::core::record::Wait;
 
-    /// As docs/protocol.md describes them. Another implementation relies on it.
+    /// As docs/protocol.md describes them, for other implementations.
     // R2.8
     #[test]
     fn the_bytes_are_those_of_the_protocol() {
@@ -170,8 +170,8 @@ mod tests {
         expected.extend(1_u32.to_le_bytes()); // one waiter
         expected.extend(2_u32.to_le_bytes());
         expected.extend(b"bc");
-        expected.extend(2_000_000_u64.to_le_bytes()); // place
-        expected.extend(2_000_000_u64.to_le_bytes()); // beat, µs
+        expected.extend(2_000_000_u64.to_le_bytes()); // position
+        expected.extend(2_000_000_u64.to_le_bytes()); // heartbeat, µs
         expected.extend(10_500_000_000_u64.to_le_bytes()); // ttl, ns
         expected.push(0); // does not poll
         assert_eq!(state.to_bytes(), expected);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_leaves_its_fence() {
+    fn a_dropped_record_leaves_its_fence() {
         let clock = ClockIdentity::of_this_process().unwrap();
         let mut state = State::new(clock);
         let name = Name::new("orders/42").unwrap();
@@ -195,12 +195,16 @@ mod tests {
         assert_eq!(state.records, []);
         let back = Now { wall: 5, ..now };
         let reply = state.apply(&name, take("b"), back, &mut Vec::new());
-        assert_eq!(reply, Reply::Granted { fence: 7_064 }, "the wall clock was set back, and fences go on");
+        assert_eq!(
+            reply,
+            Reply::Granted { fence: 7_064 },
+            "the wall clock was set back, and fences still grow"
+        );
     }
 
     // R4.2
     #[test]
-    fn what_was_broken_is_remembered_and_not_listed() {
+    fn a_broken_lease_is_remembered_and_not_listed() {
         let clock = ClockIdentity::of_this_process().unwrap();
         let mut state = State::new(clock);
         let (name, other) = (Name::new("orders/42").unwrap(), Name::new("orders/1").unwrap());
@@ -209,8 +213,8 @@ mod tests {
         let take = Op::TakeOver { token: token.clone(), ttl, floor: 0, not_after };
         state.apply(&name, take, at(1), &mut Vec::new());
         state.apply(&name, Op::Break { token, fence: 7_000 }, at(2), &mut Vec::new());
-        assert_eq!(state.names(at(2)).count(), 0, "nobody's");
-        assert!(state.is_vacant() && state.record(&name).is_some(), "and remembered");
+        assert_eq!(state.names(at(2)).count(), 0, "no holder");
+        assert!(state.is_vacant() && state.record(&name).is_some(), "but remembered");
         let state = State::from_bytes(&state.to_bytes()).unwrap();
         let broken = |mut state: State, ms| match state.apply(&name, Op::Inspect, at(ms), &mut Vec::new()) {
             Reply::Seen { broken, .. } => broken,
@@ -220,7 +224,7 @@ mod tests {
         assert_eq!(broken(state.clone(), 60_003), None);
         let mut touched = state.clone();
         touched.apply(&other, Op::Leave { token: Token::from_store("b") }, at(60_003), &mut Vec::new());
-        assert_eq!(touched.records, [], "it goes when the stripe is touched");
+        assert_eq!(touched.records, [], "an operation on the stripe drops it");
         let mut rebooted = state;
         rebooted.void(clock);
         assert_eq!(broken(rebooted, 3), None, "its clock is gone");

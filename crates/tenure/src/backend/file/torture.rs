@@ -1,16 +1,16 @@
-//! Processes that are stopped and killed while they use one directory, judged by the oracle.
+//! Stops and kills processes that use one directory; the oracle judges what they believed.
 //!
-//! Eight processes with four tasks each want three names, of which two are on one stripe. They are stopped for up to three ttls and
-//! killed, by the torturer at any moment and by themselves at the [points](super::faults): no two may believe at once (S1), fences
-//! must grow (S2), a holder that lost must know when it runs again (S4), a free name must not stay free (L1), and nothing may be
-//! left behind (L2). `make torture SECONDS=60` runs it for longer; `SEED` runs a run again, as far as the scheduler lets it;
-//! `TORTURE_WITHOUT=StolenMeanwhile` leaves a check out, and must fail.
+//! Eight processes with four tasks each lock three names, two of them on one stripe. The test stops them for up to three ttls and kills
+//! them at any moment, and they do so themselves at the [points](super::faults). Two tasks must never believe that they hold one name
+//! (S1), fences must grow (S2), a holder that lost its lease must know when it runs again (S4), a free name with waiters must not stay
+//! free (L1), and no files may be left behind (L2). `make torture SECONDS=60` runs it for longer. `SEED` repeats a run, as far as the
+//! scheduler allows. `TORTURE_WITHOUT=ReplacedMeanwhile` leaves a check out, and must fail.
 
-mod obey;
+mod commands;
+mod needed_checks;
 mod points;
-pub(super) mod puppet;
 mod scratch;
-mod teeth;
+pub(super) mod test_process;
 mod worker;
 
 pub(super) use self::scratch::{Scratch, names_of_one_stripe};
@@ -27,25 +27,25 @@ use super::faults::{Action, Point};
 use crate::Domain;
 
 const PROCESSES: u64 = 8;
-/// How many are stopped by the torturer at once, at most.
+/// How many processes the test stops at the same time, at most.
 const STOPPED: usize = 2;
 const TTL: Duration = Duration::from_millis(300);
-/// A stopped waiter that is granted the name keeps it from the others for a ttl; rarely are there more in a row than the torturer stops.
+/// A stopped waiter that gets the name keeps it from the others for a ttl. There are rarely more in a row than the test stops.
 const IDLE: Duration = Duration::from_secs(4);
-/// From the moment that a stopped holder runs again; a busy machine is given time.
+/// From the moment at which a stopped holder runs again; with time for a busy machine.
 const TOLD: Duration = Duration::from_secs(2);
 const MS: Nanos = 1_000_000;
-/// How much longer it goes on when nothing has happened yet at some point.
+/// How much longer it runs if a point has had no fault yet.
 const PATIENCE: Nanos = 8_000 * MS;
 
 struct Worker {
     me: String,
     process: Child,
-    /// When it is continued, if it is stopped.
+    /// When a stopped process continues.
     resumes: Option<Nanos>,
 }
 
-struct Torturer {
+struct Torture {
     scratch: Scratch,
     seed: u64,
     until: Nanos,
@@ -58,14 +58,14 @@ struct Torturer {
     kills: u64,
 }
 
-impl Torturer {
+impl Torture {
     fn spawn(&mut self) {
         let me = self.scratch.next_name();
         let seed = self.dice.roll(1 << 40) | 1;
-        // Each has one point at which something happens for certain if it comes there, so that none is left to chance alone.
+        // Each process has one point with a certain fault, so that no point depends on chance only.
         let point = Point::ALL[self.spawned % Point::ALL.len()];
         let action = if self.dice.roll(2) == 0 { Action::Stop } else { Action::Kill };
-        let passings = if point.is_of_a_steal() { 1 } else { 1 + self.dice.roll(100) };
+        let passings = if point.is_of_a_replacement() { 1 } else { 1 + self.dice.roll(100) };
         self.spawned += 1;
         let mut plan = format!("seed={seed},at={point:?}:{action:?}:{passings}");
         if let Ok(check) = std::env::var("TORTURE_WITHOUT") {
@@ -75,7 +75,7 @@ impl Torturer {
         self.workers.push(Worker { me, process, resumes: None });
     }
 
-    /// Stops or kills somebody.
+    /// Stops or kills a process.
     fn strike(&mut self) {
         let running: Vec<usize> =
             (0..self.workers.len()).filter(|&index| self.workers[index].resumes.is_none()).collect();
@@ -94,7 +94,7 @@ impl Torturer {
         }
     }
 
-    /// Continues whoever has been stopped for long enough, and replaces the dead.
+    /// Continues the processes that were stopped for long enough, and replaces the dead ones.
     fn tend(&mut self) {
         let ttl = TTL.as_nanos() as u64;
         let mut dead = 0;
@@ -112,8 +112,8 @@ impl Torturer {
                     kill_process(Pid::from_child(&worker.process), Signal::CONT).expect("a child");
                     self.log.healed("stop", Some(&worker.me), None);
                 }
-                None if puppet::is_stopped(worker.process.id()) => {
-                    // Half a ttl to three, or just long enough for the others to lose their patience.
+                None if test_process::is_stopped(worker.process.id()) => {
+                    // For half a ttl to three ttls, or just until the others replace its stripe.
                     let rest = match self.dice.roll(2) {
                         0 => ttl / 2 + self.dice.roll(5 * ttl / 2),
                         _ => 60 * MS + self.dice.roll(100 * MS),
@@ -149,7 +149,7 @@ impl Torturer {
         }
     }
 
-    /// Whether something has happened at every point.
+    /// Whether every point has had a fault.
     fn was_everywhere(&self) -> bool {
         let points = self.points();
         let is_hit = |point: &Point| {
@@ -158,7 +158,7 @@ impl Torturer {
         Point::ALL.iter().all(is_hit)
     }
 
-    /// How often something happened at each point, by what it was.
+    /// How many faults of each kind every point has had.
     fn points(&self) -> BTreeMap<String, u64> {
         let mut points = BTreeMap::new();
         for entry in std::fs::read_dir(self.scratch.logs()).expect("logs") {
@@ -173,7 +173,7 @@ impl Torturer {
     }
 }
 
-impl Drop for Torturer {
+impl Drop for Torture {
     fn drop(&mut self) {
         for worker in &mut self.workers {
             let _ = worker.process.kill();
@@ -184,7 +184,7 @@ impl Drop for Torturer {
 
 // B1, B7, R1.3
 #[test]
-fn processes_that_are_stopped_and_killed_break_nothing() {
+fn stopped_and_killed_processes_break_no_promise() {
     let var = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let seconds = var("TORTURE_SECONDS").unwrap_or(5);
     let seed = var("SEED").unwrap_or_else(|| {
@@ -193,10 +193,10 @@ fn processes_that_are_stopped_and_killed_break_nothing() {
     });
     println!("SEED={seed}");
     let scratch = Scratch::new();
-    let log = Recorder::in_dir(scratch.logs(), "torturer").expect("a log");
+    let log = Recorder::in_dir(scratch.logs(), "torture").expect("a log");
     let before = Baseline::new().with("held", 0).with("waiting", 0).with("files", 0);
     let (until, dice) = (now() + seconds * 1_000 * MS, Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1));
-    let mut torturer = Torturer {
+    let mut torture = Torture {
         scratch,
         seed,
         until,
@@ -208,51 +208,52 @@ fn processes_that_are_stopped_and_killed_break_nothing() {
         stops: 0,
         kills: 0,
     };
-    // The stripes are there before: what is made from here on is made to take the place of one.
-    assert_eq!(left_behind(&torturer.scratch), before);
-    torturer.run();
+    // This makes the stripes, so that every later file replaces one.
+    assert_eq!(left_behind(&torture.scratch), before);
+    torture.run();
 
-    let after = left_behind(&torturer.scratch);
-    let points = torturer.points();
+    let after = left_behind(&torture.scratch);
+    let points = torture.points();
     let count = |point: Point, what: &str| points.get(&format!("{point:?} {what}")).copied().unwrap_or(0);
-    let history = History::read_dir(torturer.scratch.logs()).expect("logs");
+    let history = History::read_dir(torture.scratch.logs()).expect("logs");
     let report = Report::of(&history).idle_at_most(IDLE).baseline(&before, &after);
-    // A short run may stop no holder at all.
+    // A short run may not stop any holder.
     let is_asked =
         || told(Report::of(&history)).verdicts().last().is_some_and(|told| told.nothing_checked.is_none());
     let report = if seconds > 20 || is_asked() { told(report) } else { report };
-    println!("SEED={} for {seconds} s: {report}", torturer.seed);
-    println!("{} stops and {} kills by the torturer", torturer.stops, torturer.kills);
-    let steals: u64 = ["passed", "stopped", "killed"].iter().map(|what| count(Point::Replaced, what)).sum();
-    println!("{steals} stripes stolen");
+    println!("SEED={} for {seconds} s: {report}", torture.seed);
+    println!("{} stops and {} kills by the test", torture.stops, torture.kills);
+    let replacements: u64 =
+        ["passed", "stopped", "killed"].iter().map(|what| count(Point::Replaced, what)).sum();
+    println!("{replacements} stripes replaced");
     for point in Point::ALL {
         println!("at {point:?}: {} stops, {} kills", count(point, "stopped"), count(point, "killed"));
     }
     report.assert_clean();
-    // A short run on a busy machine may see too few stripes stolen for that; `points.rs` goes through all of them one by one.
+    // A short run on a busy machine may replace too few stripes for that; `points.rs` tests each point.
     for point in Point::ALL.into_iter().filter(|_| seconds > 20) {
-        assert!(count(point, "stopped") + count(point, "killed") > 0, "nothing happened at {point:?}");
+        assert!(count(point, "stopped") + count(point, "killed") > 0, "no fault at {point:?}");
     }
 }
 
-/// S4, for those who were stopped while they held.
+/// S4, for holders that were stopped.
 fn told(report: Report<'_>) -> Report<'_> {
     report.told("stop", Told::AfterHeal(TOLD))
 }
 
-/// What is there after one more client has opened the directory, beside its own files and one file for each stripe.
+/// The leases, waiters and files that are left after another client has opened the directory, without its own files and one file for each stripe.
 fn left_behind(scratch: &Scratch) -> Baseline {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let domain = Domain::open(&scratch.url()).await.expect("a directory that is whole");
+        let domain = Domain::open(&scratch.url()).await.expect("an intact directory");
         let (mut held, mut waiting) = (0, 0);
         for name in worker::names() {
-            drop(domain.lock(&name).acquire().await.expect("a stripe that is whole"));
-            let status = domain.inspect(&name).await.expect("a stripe that is whole");
+            drop(domain.lock(&name).acquire().await.expect("an intact stripe"));
+            let status = domain.inspect(&name).await.expect("an intact stripe");
             held += u64::from(status.is_held());
             waiting += status.waiters.len() as u64;
         }
-        assert_eq!(domain.list("").await.expect("stripes that are whole"), []);
+        assert_eq!(domain.list("").await.expect("intact stripes"), []);
         // Its session and its pipe.
         let more = |files: &BTreeSet<String>| {
             let stripes = files.iter().filter_map(|name| name.strip_prefix("stripe-")?.split_once('.'));

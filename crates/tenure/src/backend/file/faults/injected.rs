@@ -1,8 +1,11 @@
-//! What happens at the points, in a process whose environment says so. In all others nothing does.
+//! Injects faults at the points, in a process whose environment has a plan. In all other processes, nothing happens.
 //!
-//! A plan is words, with commas between them: `stop=N` and `kill=N` are chances in a million at every point of an operation, `steal-stop=N` and
-//! `steal-kill=N` at every point of a steal, which are passed far less often; `at=Applied:Stop:7` does it at the seventh passing (`Stall` blocks the thread that passes for ever); `without=Message` leaves a check out; `seed=N`;
-//! `log=DIR` and `me=ID` say where to write down what is about to happen, before it does, for the oracle and for the counts.
+//! A plan is a list of settings with commas between them:
+//! - `stop=N` and `kill=N`: chances in a million at every point of an operation;
+//! - `replace-stop=N` and `replace-kill=N`: the same at every point of a replacement, which a process passes far less often;
+//! - `at=Applied:Stop:7`: a fault at the seventh passing (`Stall` blocks the thread for ever);
+//! - `without=Message`: leaves a check out; `seed=N`;
+//! - `log=DIR` and `me=ID`: log every fault before it happens, for the oracle and for the counts.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -19,12 +22,12 @@ use crate::sync::Mutex;
 pub(in crate::backend::file) const VARIABLE: &str = "TENURE_FAULTS";
 const MILLION: u64 = 1_000_000;
 
-/// What this process does to itself.
+/// What a process does to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::backend::file) enum Action {
     Stop,
     Kill,
-    /// The thread that passes is blocked for ever, as by a disk that does not answer.
+    /// Blocks the thread for ever, like a disk that does not answer.
     Stall,
 }
 
@@ -35,16 +38,19 @@ impl Point {
         Point::Written,
         Point::Committed,
         Point::Unlocked,
-        Point::Condemned,
+        Point::MarkedDead,
         Point::Announced,
-        Point::Copied,
+        Point::DraftWritten,
         Point::Replaced,
         Point::Syncing,
     ];
 
-    /// Whether it is passed only where a stripe is taken from somebody, or made.
-    pub(in crate::backend::file) fn is_of_a_steal(self) -> bool {
-        matches!(self, Point::Condemned | Point::Announced | Point::Copied | Point::Replaced | Point::Syncing)
+    /// Whether a process passes it only when it makes or replaces the file of a stripe.
+    pub(in crate::backend::file) fn is_of_a_replacement(self) -> bool {
+        matches!(
+            self,
+            Point::MarkedDead | Point::Announced | Point::DraftWritten | Point::Replaced | Point::Syncing
+        )
     }
 }
 
@@ -62,7 +68,7 @@ impl FromStr for Point {
 #[derive(Default)]
 struct Plan {
     operation: Chances,
-    steal: Chances,
+    replacement: Chances,
     left_out: Option<String>,
     dice: Mutex<u64>,
     armed: Mutex<Vec<Armed>>,
@@ -75,7 +81,7 @@ struct Chances {
     kill: u64,
 }
 
-/// A point at whose n-th passing from now something happens.
+/// A fault at the n-th passing of a point from now.
 struct Armed {
     point: Point,
     passings: usize,
@@ -99,7 +105,7 @@ impl FromStr for Armed {
     }
 }
 
-/// Where faults are written down.
+/// The log of faults.
 struct Journal {
     me: String,
     oracle: Recorder,
@@ -120,8 +126,8 @@ impl Plan {
             match key {
                 "stop" => plan.operation.stop = number(),
                 "kill" => plan.operation.kill = number(),
-                "steal-stop" => plan.steal.stop = number(),
-                "steal-kill" => plan.steal.kill = number(),
+                "replace-stop" => plan.replacement.stop = number(),
+                "replace-kill" => plan.replacement.kill = number(),
                 "seed" => *plan.dice.lock() = number() | 1,
                 "at" => plan.armed.lock().push(value.parse().expect("POINT:ACTION:N")),
                 "without" => plan.left_out = Some(value.to_owned()),
@@ -134,7 +140,7 @@ impl Plan {
         plan
     }
 
-    /// What happens at this passing.
+    /// The fault at this passing.
     fn draw(&self, point: Point) -> Option<Action> {
         let mut armed = self.armed.lock();
         if let Some(index) = armed.iter().position(|armed| armed.point == point) {
@@ -143,7 +149,7 @@ impl Plan {
                 return Some(armed.remove(index).action);
             }
         }
-        let chances = if point.is_of_a_steal() { &self.steal } else { &self.operation };
+        let chances = if point.is_of_a_replacement() { &self.replacement } else { &self.operation };
         if chances.stop + chances.kill == 0 {
             return None;
         }
@@ -179,7 +185,7 @@ pub(in crate::backend::file) fn at(point: Point) {
     let action = plan.draw(point);
     if let Some(journal) = &plan.journal {
         match action {
-            None if point.is_of_a_steal() => journal.note(point, "passed"),
+            None if point.is_of_a_replacement() => journal.note(point, "passed"),
             None => {}
             Some(Action::Stop) => {
                 journal.note(point, "stopped");
@@ -200,8 +206,8 @@ pub(in crate::backend::file) fn at(point: Point) {
             std::thread::park();
         },
     };
-    // To this thread, which then does not get past the point. What is sent to the process may be delivered by way of another thread,
-    // and on a busy machine that takes its time.
+    // To this thread, which then does not pass the point. The kernel may deliver a signal for the process to another thread, which takes
+    // time on a busy machine.
     signal_hook::low_level::raise(signal.as_raw()).expect("to send a signal to oneself");
 }
 
@@ -211,8 +217,8 @@ pub(in crate::backend::file) fn leaves_out(check: Check) -> bool {
         .is_some_and(|plan| plan.left_out.as_ref().is_some_and(|left_out| *left_out == format!("{check:?}")))
 }
 
-/// Makes the n-th passing of a point from now one at which something happens. Only for a process with a plan, so that no test can do it to its own.
+/// Adds a fault at the n-th passing of a point from now. Only in a process with a plan, so that no test can stop its own process.
 pub(in crate::backend::file) fn arm(at: &str) {
-    let plan = plan().expect("a process that was told to expect faults");
+    let plan = plan().expect("a process with a plan");
     plan.armed.lock().push(at.parse().expect("POINT:ACTION:N"));
 }

@@ -1,4 +1,4 @@
-//! A stripe that was damaged, or is something else, is an error that names it, and never a grant.
+//! A damaged stripe, and any other file in its place, leads to an error that names it, and never to a grant.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
@@ -6,15 +6,15 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::ErrorKind;
-use crate::backend::file::slots::{Header, mark_dead, read, read_head, write};
+use crate::backend::file::copies::{Header, mark_dead, read, read_head, write};
 
-/// Both slots with short data. The mark is in the middle, beside it the headers, beside them the data.
+/// Both copies with short data. The mark is in the middle, then come the headers, then the data.
 const BOTH: usize = 8_192;
 const MARK: std::ops::Range<usize> = BOTH / 2 - 8..BOTH / 2 + 8;
 const HEADERS: [usize; 2] = [MARK.start - 32, MARK.end];
 const DATA: [usize; 2] = [MARK.start - 33, MARK.end + 32];
 
-/// A name that is held, and the file that says so.
+/// A held name, and its stripe file.
 struct Held {
     scratch: Scratch,
     file: PathBuf,
@@ -26,17 +26,17 @@ impl Held {
     async fn new() -> Self {
         let scratch = Scratch::new();
         let domain = open(&scratch).await;
-        // Both slots have something to say.
+        // Both copies have data.
         drop(hold(&domain, NAME).await);
         let guard = hold(&domain, NAME).await;
         let file = scratch.store().join(stripe_file(NAME));
         Held { scratch, file, _guard: guard, _domain: domain }
     }
 
-    /// What a client gets that comes now: an error, or that it is busy.
+    /// The answer to a new client: an error, or `None` if the name is busy.
     async fn ask(&self) -> Option<crate::Error> {
-        let stranger = open(&self.scratch).await;
-        match stranger.lock(NAME).try_acquire().await {
+        let client = open(&self.scratch).await;
+        match client.lock(NAME).try_acquire().await {
             Ok(Attempt::Acquired(_)) => panic!("a damaged file granted what is held"),
             Ok(Attempt::Busy(_)) => None,
             Err(error) => Some(error),
@@ -51,9 +51,9 @@ impl Held {
         let error = self.ask().await.unwrap_or_else(|| panic!("{what}: not noticed"));
         assert_eq!(error.kind(), kind, "{what}: {error}");
         assert!(error.to_string().contains(&stripe_file(NAME)), "{what}: {error}");
-        let stranger = open(&self.scratch).await;
-        assert_eq!(stranger.inspect(NAME).await.unwrap_err().kind(), kind, "{what}");
-        assert_eq!(stranger.list("").await.unwrap_err().kind(), kind, "{what}");
+        let client = open(&self.scratch).await;
+        assert_eq!(client.inspect(NAME).await.unwrap_err().kind(), kind, "{what}");
+        assert_eq!(client.list("").await.unwrap_err().kind(), kind, "{what}");
     }
 }
 
@@ -63,7 +63,7 @@ async fn no_byte_of_a_stripe_can_be_changed_into_a_grant() {
     let file = fs::File::options().read(true).write(true).open(&held.file).unwrap();
     let whole = fs::read(&held.file).unwrap();
     let newest = read_head(&file).unwrap().unwrap().newest().unwrap();
-    let slot = usize::try_from(newest.seq % 2).unwrap();
+    let copy = usize::try_from(newest.seq % 2).unwrap();
     assert_eq!(whole.len(), BOTH);
     let (mut refused, mut asked) = (0, 0);
     // Every byte of the headers, and some of the data.
@@ -72,7 +72,7 @@ async fn no_byte_of_a_stripe_can_be_changed_into_a_grant() {
         file.write_all_at(&[whole[at] ^ 0x10], at as u64).unwrap();
         let error = held.ask().await;
         // Four bytes at the end of a header are not used yet.
-        let is_in_header = (HEADERS[slot]..HEADERS[slot] + 28).contains(&at);
+        let is_in_header = (HEADERS[copy]..HEADERS[copy] + 28).contains(&at);
         assert!(error.is_some() || !is_in_header, "a change at {at} in the header was not noticed");
         if let Some(error) = error {
             assert_eq!(error.kind(), ErrorKind::Protocol, "{at}: {error}");
@@ -81,22 +81,22 @@ async fn no_byte_of_a_stripe_can_be_changed_into_a_grant() {
         file.write_all_at(&whole[at..=at], at as u64).unwrap();
         asked += 1;
     }
-    println!("{asked} bytes were changed, {refused} times it was an error, never a grant");
-    assert!(held.ask().await.is_none(), "it is whole again");
+    println!("{asked} bytes were changed: {refused} errors, no grant");
+    assert!(held.ask().await.is_none(), "it is intact again");
 }
 
 #[tokio::test]
-async fn damage_in_the_data_that_count_is_an_error() {
+async fn damage_in_the_newest_data_is_an_error() {
     let held = Held::new().await;
     let file = fs::File::options().read(true).write(true).open(&held.file).unwrap();
     let newest = read_head(&file).unwrap().unwrap().newest().unwrap();
-    // The last byte of slot 0, the first of slot 1.
+    // The last byte of copy 0, the first of copy 1.
     let newest = usize::try_from(newest.seq % 2).unwrap();
     let [at, other] = [DATA[newest], DATA[1 - newest]].map(|at| at as u64);
     let mut byte = [0];
     file.read_exact_at(&mut byte, other).unwrap();
     file.write_all_at(&[!byte[0]], other).unwrap();
-    assert!(held.ask().await.is_none_or(|error| error.kind() == ErrorKind::Protocol), "the older slot");
+    assert!(held.ask().await.is_none_or(|error| error.kind() == ErrorKind::Protocol), "the older copy");
     file.write_all_at(&byte, other).unwrap();
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[!byte[0]], at).unwrap();
@@ -116,7 +116,7 @@ async fn a_file_that_is_cut_off_or_empty_is_an_error() {
     fs::write(&held.file, "something else\n".repeat(1_000)).unwrap();
     held.is_refused("another file").await;
     fs::write(&held.file, whole).unwrap();
-    assert!(held.ask().await.is_none(), "it is whole again");
+    assert!(held.ask().await.is_none(), "it is intact again");
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn something_else_in_place_of_a_stripe_is_an_error() {
     fs::create_dir(&held.file).unwrap();
     held.is_refused("a directory").await;
     fs::remove_dir(&held.file).unwrap();
-    // Also a link to what would be the right file.
+    // Even a link to the right file.
     symlink(&aside, &held.file).unwrap();
     held.is_refused("a link").await;
     fs::remove_file(&held.file).unwrap();
@@ -142,7 +142,7 @@ async fn something_else_in_place_of_a_stripe_is_an_error() {
     assert!(held.ask().await.is_none(), "it is there again");
 }
 
-// R2.8: a later version may write another layout. What it holds can't be read, so nothing is granted: also where the other slot is whole and
+// R2.8: a later version may write another layout. This version can't read it, and grants nothing: not even if the other copy is intact and
 // from before a reboot, as after a power cut.
 #[tokio::test]
 async fn a_stripe_of_another_version_is_refused() {
@@ -158,7 +158,7 @@ async fn a_stripe_of_another_version_is_refused() {
         assert!(error.contains("another version of tenure"), "{error}");
     }
     fs::write(&held.file, whole).unwrap();
-    assert!(held.ask().await.is_none(), "it is whole again");
+    assert!(held.ask().await.is_none(), "it is intact again");
 
     let mut older = read(&file).unwrap().unwrap();
     older.data[0] ^= 1; // the boot id
@@ -166,10 +166,10 @@ async fn a_stripe_of_another_version_is_refused() {
     write(&file, Header::of(seq, &older.data), &older.data).unwrap();
     let other = HEADERS[usize::from(seq.is_multiple_of(2))];
     file.write_all_at(b"2", (other + "tenure".len()) as u64).unwrap();
-    held.is_refused("another version, and a boot before").await;
+    held.is_refused("another version, and an earlier boot").await;
 }
 
-// R2.8, S1: while somebody else has its lock, a file that is not a stripe of this version is not marked as dead: nothing is written to it.
+// R2.8, S1: if another process has the lock of a file that is not a stripe of this version, Tenure does not mark it as dead, and writes nothing to it.
 #[tokio::test]
 async fn only_a_stripe_of_this_version_is_marked_as_dead() {
     let held = Held::new().await;
@@ -193,10 +193,10 @@ async fn only_a_stripe_of_this_version_is_marked_as_dead() {
         stuck.unlock().unwrap();
     }
     fs::write(&held.file, whole).unwrap();
-    assert!(held.ask().await.is_none(), "it is whole again");
+    assert!(held.ask().await.is_none(), "it is intact again");
 }
 
-/// A version is a number and a newline. Anything else is damage, and the error has the command that removes this file, and no other.
+/// A version is a number and a newline. Anything else is damage, and the error has the command that removes this file only.
 #[tokio::test]
 async fn damage_is_not_taken_for_another_version() {
     let held = Held::new().await;
@@ -216,14 +216,14 @@ async fn damage_is_not_taken_for_another_version() {
     }
 }
 
-/// The highest numbers there are: nothing can follow them.
+/// No number can follow the highest one.
 #[tokio::test]
 async fn a_stripe_whose_numbers_are_used_up_is_refused() {
     let held = Held::new().await;
     let whole = fs::read(&held.file).unwrap();
     let file = fs::File::options().read(true).write(true).open(&held.file).unwrap();
     let data = read(&file).unwrap().unwrap().data;
-    crate::backend::file::slots::write_new(&file, u64::MAX, &data).unwrap();
+    crate::backend::file::copies::write_new(&file, u64::MAX, &data).unwrap();
     let error = held.ask().await.expect("an error");
     assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
 
@@ -234,13 +234,13 @@ async fn a_stripe_whose_numbers_are_used_up_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
 }
 
-/// What is called like a session and is none is in nobody's way, however long it is and whatever is in it. It is removed, as what dead sessions leave.
+/// A file that has the name of a session and is not one does no harm, whatever its length and content. It is removed like a dead session.
 #[tokio::test]
-async fn what_cannot_be_a_session_is_in_nobodys_way() {
+async fn a_file_that_cannot_be_a_session_does_no_harm() {
     let held = Held::new().await;
     let planted = held.scratch.store().join("session-0123456789abcdef");
     fs::write(&planted, [0xff, 0xfe, 0x00]).unwrap();
-    assert!(held.ask().await.is_none() && !planted.exists(), "bytes that are no text");
+    assert!(held.ask().await.is_none() && !planted.exists(), "bytes that are not text");
     fs::File::create(&planted).unwrap().set_len(1 << 40).unwrap();
     assert!(held.ask().await.is_none() && !planted.exists(), "more than fits into memory");
     fs::create_dir(&planted).unwrap();
@@ -250,12 +250,12 @@ async fn what_cannot_be_a_session_is_in_nobodys_way() {
     assert!(held.ask().await.is_none(), "a link");
 }
 
-// S1: one that a process has locked is a session, whatever it says.
+// S1: a file that a process has locked is a session, whatever its content.
 #[tokio::test]
-async fn a_locked_session_that_says_nothing_lives() {
+async fn a_locked_session_lives_whatever_its_content() {
     let scratch = Scratch::new();
-    let mut puppet = Puppet::start(&scratch);
-    puppet.acquire(NAME);
+    let mut process = TestProcess::start(&scratch);
+    process.acquire(NAME);
     let session = scratch.files().into_iter().find(|name| name.starts_with("session-")).unwrap();
     let file = scratch.store().join(session);
     let said = fs::read(&file).unwrap();
@@ -268,9 +268,9 @@ async fn a_locked_session_that_says_nothing_lives() {
     assert!(is_busy(&open(&scratch).await, NAME).await);
 }
 
-/// The mark of a thief that died before it put anything in the file's place.
+/// The process that set the mark died before it replaced the file.
 #[tokio::test]
-async fn a_stripe_that_is_marked_as_dead_is_replaced_with_all_it_holds() {
+async fn a_stripe_that_is_marked_as_dead_is_replaced_with_its_content() {
     let held = Held::new().await;
     mark_dead(&fs::File::options().write(true).open(&held.file).unwrap()).unwrap();
     assert!(held.ask().await.is_none());

@@ -1,4 +1,4 @@
-//! A directory that root shares with a group: its users exclude each other, and see each other's deaths. Everybody else is refused.
+//! A directory that root shares with a group: its users exclude each other, and see each other's deaths. All other users are refused.
 
 use std::fs::{self, Permissions};
 use std::io::Read;
@@ -18,7 +18,7 @@ const BOB: u32 = 60_702;
 /// A user who is not in the group.
 const STRANGER: u32 = 60_703;
 
-/// A directory as an administrator prepares it.
+/// A correctly shared directory.
 fn shared() -> Scratch {
     let scratch = Scratch::new();
     fs::set_permissions(scratch.logs(), Permissions::from_mode(0o777)).unwrap();
@@ -32,26 +32,26 @@ fn prepare(scratch: &Scratch, mode: u32) {
     assert!(Command::new("install").args(args).arg(scratch.store()).status().unwrap().success());
 }
 
-/// A process of this user, which has not opened the directory yet. The other user may not be able to reach the test binary by its path.
-fn spawn(scratch: &Scratch, user: u32, umask: &str) -> Puppet {
+/// A process of this user, which has not opened the directory yet. The user may not have access to the path of the test binary.
+fn spawn(scratch: &Scratch, user: u32, umask: &str) -> TestProcess {
     let groups = if user == STRANGER { "--clear-groups".to_owned() } else { format!("--groups={GROUP}") };
     let script = format!(
         "umask {umask}; exec 9<\"$0\"; exec setpriv --reuid={user} --regid={user} {groups} /proc/self/fd/9 \"$@\""
     );
-    Puppet::spawn(scratch, "", &["sh", "-c", &script])
+    TestProcess::spawn(scratch, "", &["sh", "-c", &script])
 }
 
 /// The same, and it has opened the directory.
-fn start(scratch: &Scratch, user: u32, umask: &str) -> Puppet {
-    let mut puppet = spawn(scratch, user, umask);
-    puppet.tell("open");
-    puppet.expect("opened");
-    puppet
+fn start(scratch: &Scratch, user: u32, umask: &str) -> TestProcess {
+    let mut process = spawn(scratch, user, umask);
+    process.tell("open");
+    process.expect("opened");
+    process
 }
 
 /// The id of a process's session.
-fn session_of(scratch: &Scratch, puppet: &Puppet) -> String {
-    let line = format!("pid {}\n", puppet.pid());
+fn session_of(scratch: &Scratch, process: &TestProcess) -> String {
+    let line = format!("pid {}\n", process.pid());
     let ids = scratch.files().into_iter().filter_map(|name| name.strip_prefix("session-").map(str::to_owned));
     let is_its = |id: &String| {
         let about = fs::read_to_string(scratch.store().join(format!("session-{id}")));
@@ -60,11 +60,11 @@ fn session_of(scratch: &Scratch, puppet: &Puppet) -> String {
     ids.into_iter().find(is_its).expect("a session")
 }
 
-fn until_waited_for_by_one(puppet: &mut Puppet) {
-    while !puppet.ask(&format!("inspect {NAME}")).ends_with("waited for by 1") {}
+fn until_waited_for_by_one(process: &mut TestProcess) {
+    while !process.ask(&format!("inspect {NAME}")).ends_with("waited for by 1") {}
 }
 
-/// An hour, so that nobody gets the name because it ran out.
+/// With a ttl of an hour, so that no lease expires in a test.
 fn take() -> String {
     format!("acquire 3600000 {NAME}")
 }
@@ -78,9 +78,9 @@ fn two_users_of_a_group_exclude_each_other_and_hand_over() {
     let first = alice.expect_granted();
     bob.tell(&format!("try 60000 {NAME}"));
     let busy = bob.expect("busy");
-    assert!(busy.contains(&ALICE.to_string()), "it says who holds it: {busy}");
+    assert!(busy.contains(&ALICE.to_string()), "it names the holder: {busy}");
 
-    // The grant is sent to the other user's pipe, and not found by looking: the pipe has it while nobody reads.
+    // The grant goes to the other user's pipe: the message is there while its reader is stopped.
     bob.tell(&take());
     until_waited_for_by_one(&mut alice);
     bob.signal(Signal::STOP);
@@ -96,8 +96,8 @@ fn two_users_of_a_group_exclude_each_other_and_hand_over() {
     let second = bob.expect_granted();
     assert!(second > first);
 
-    // Back and forth, and root is a user like the others.
-    let mut root = Puppet::start(&scratch);
+    // Root is a user like the others.
+    let mut root = TestProcess::start(&scratch);
     root.tell(&take());
     until_waited_for_by_one(&mut alice);
     bob.release(NAME);
@@ -108,7 +108,7 @@ fn two_users_of_a_group_exclude_each_other_and_hand_over() {
 }
 
 #[test]
-fn a_killed_holder_of_another_user_is_seen_at_once() {
+fn the_death_of_another_users_process_is_seen_immediately() {
     let scratch = shared();
     let mut bob = start(&scratch, BOB, "022");
     for is_waited_for in [false, true] {
@@ -129,7 +129,7 @@ fn a_killed_holder_of_another_user_is_seen_at_once() {
         assert!(bob.expect_granted() > fence);
         bob.release(NAME);
     }
-    // Another user removes what the killed one left behind, also if it was killed before a file had its mode.
+    // Another user removes the files of a killed process, even if a file did not have its mode yet.
     for name in ["unborn-0123456789abcdef", "draft-0123456789abcdef-lifeline", "pipe-0123456789abcdef"] {
         let path = scratch.store().join(name);
         fs::write(&path, "").unwrap();
@@ -155,11 +155,11 @@ fn a_stripe_that_one_user_replaced_is_used_by_the_other() {
     alice.tell(&format!("acquire 60000 {name}"));
     alice.until_stopped();
     let next = bob.acquire(&other);
-    assert!(next > fence, "the stripe of a process that is stuck is taken from it, and its fences are kept");
+    assert!(next > fence, "the stripe of a stuck process is replaced, and keeps its fences");
     let stripe = stripe_file(&name).replace(".1", ".2");
     let stat = fs::metadata(scratch.store().join(&stripe)).unwrap();
     assert_eq!((stat.uid(), stat.gid(), stat.mode() & 0o777), (BOB, GROUP, 0o660));
-    // The one who replaces removes the other user's file, and that one goes on with the new one.
+    // Bob removes the file of the other user, who continues with the new one.
     scratch.files_once(|files| !files.contains(&stripe_file(&name)));
     alice.signal(Signal::CONT);
     alice.expect_granted();
@@ -170,7 +170,7 @@ fn a_stripe_that_one_user_replaced_is_used_by_the_other() {
 }
 
 #[test]
-fn files_are_the_groups_whatever_the_umask_is() {
+fn files_belong_to_the_group_whatever_the_umask_is() {
     for umask in ["0", "077", "0777"] {
         let scratch = shared();
         let mut alice = start(&scratch, ALICE, umask);
@@ -188,9 +188,9 @@ fn files_are_the_groups_whatever_the_umask_is() {
 }
 
 #[test]
-fn a_user_outside_of_the_group_is_refused_and_hears_what_to_do() {
+fn a_user_outside_of_the_group_is_refused_and_learns_what_to_do() {
     let scratch = shared();
-    // Also where everyone can look into the directory.
+    // Even if every user can read the directory.
     for mode in [0o2770, 0o2775] {
         prepare(&scratch, mode);
         let said = spawn(&scratch, STRANGER, "022").ask("open");
@@ -201,8 +201,8 @@ fn a_user_outside_of_the_group_is_refused_and_hears_what_to_do() {
         ] {
             assert!(said.contains(&part), "{mode:o}: {said}");
         }
-        assert!(scratch.files().is_empty(), "it leaves nothing behind");
-        // With somebody else's session in it.
+        assert!(scratch.files().is_empty(), "a refused client leaves no files");
+        // Also if it has the session of another user.
         let alice = start(&scratch, ALICE, "022");
         let said = spawn(&scratch, STRANGER, "022").ask("open");
         assert!(said.contains("is not in group"), "{mode:o}: {said}");
@@ -211,7 +211,7 @@ fn a_user_outside_of_the_group_is_refused_and_hears_what_to_do() {
     }
 }
 
-/// What an error says to do, in backquotes.
+/// The first command in an error, in backquotes.
 fn remedy(error: &str) -> &str {
     error.split('`').nth(1).unwrap_or_else(|| panic!("no command in: {error}"))
 }
@@ -221,11 +221,16 @@ fn sh(command: &str) {
 }
 
 #[test]
-fn a_directory_that_is_not_quite_prepared_is_refused_for_everyone_alike() {
+fn a_directory_that_is_almost_shared_is_refused_for_every_user() {
     for (mode, owner, why) in [
         (0o2777, 0, "every user can write to it"),
         (0o3770, 0, "it is sticky"),
         (0o770, 0, "it is not setgid"),
+        (0o777, 0, "every user can write to it"),
+        (0o1777, 0, "every user can write to it"),
+        (0o1770, 0, "it is sticky"),
+        (0o770, ALICE, "belongs to user 60701, not to root"),
+        (0o777, ALICE, "belongs to user 60701, not to root"),
         (0o2720, 0, "its group can't read it"),
         (0o2770, ALICE, "belongs to user 60701, not to root"),
     ] {
@@ -234,6 +239,8 @@ fn a_directory_that_is_not_quite_prepared_is_refused_for_everyone_alike() {
         chown(scratch.store(), Some(owner), None).unwrap();
         let mut said = spawn(&scratch, 0, "022").ask("open");
         assert!(said.starts_with("error Denied") && said.contains(why), "{mode:o}: {said}");
+        let shared_with = format!("is not shared with group {GROUP}");
+        assert!(said.contains(&shared_with), "{mode:o}: {said}");
         if mode & 0o070 == 0o070 {
             for user in [ALICE, BOB] {
                 said = spawn(&scratch, user, "022").ask("open");
@@ -245,14 +252,35 @@ fn a_directory_that_is_not_quite_prepared_is_refused_for_everyone_alike() {
     }
 }
 
-/// As an administrator makes it who forgets that the group has to write. For root it is a directory like others, and root's files in it are private: one
-/// command repairs both.
+/// A directory whose group is root's says nothing about sharing.
+#[test]
+fn a_directory_that_is_not_meant_for_a_group_is_another_users() {
+    for (mode, group) in [(0o777, 0), (0o1777, 0), (0o755, GROUP)] {
+        let scratch = shared();
+        chown(scratch.store(), None, Some(group)).unwrap();
+        fs::set_permissions(scratch.store(), Permissions::from_mode(mode)).unwrap();
+        let said = spawn(&scratch, ALICE, "022").ask("open");
+        let owner = format!("belongs to user root, not to {ALICE}");
+        assert!(said.starts_with("error Denied") && said.contains(&owner), "{mode:o}: {said}");
+    }
+    // The owner's own group is not meant either.
+    let scratch = shared();
+    chown(scratch.store(), Some(ALICE), Some(ALICE)).unwrap();
+    fs::set_permissions(scratch.store(), Permissions::from_mode(0o770)).unwrap();
+    let said = spawn(&scratch, ALICE, "022").ask("open");
+    assert!(said.contains("can be written by others; `chmod 700"), "{said}");
+    sh(remedy(&said));
+    start(&scratch, ALICE, "022").acquire(NAME);
+}
+
+/// An administrator forgot that the group has to write. Root can use the directory, and root's files in it are private: one command repairs
+/// both.
 #[test]
 fn a_directory_that_its_group_cannot_write_to_says_so() {
     for mode in [0o2750, 0o2755, 0o2700, 0o700, 0o750] {
         for is_used in [false, true] {
             let scratch = shared();
-            // Only the number clears a bit of a directory that chmod keeps.
+            // `chmod` with a number keeps the setgid bit of a directory, and this does not.
             fs::set_permissions(scratch.store(), Permissions::from_mode(mode)).unwrap();
             if is_used {
                 let mut root = start(&scratch, 0, "022");
@@ -272,7 +300,7 @@ fn a_directory_that_its_group_cannot_write_to_says_so() {
     }
 }
 
-/// Root can use such a directory, and its users can't.
+/// Root can use such a directory, and the members of the group can't.
 #[tokio::test]
 async fn root_is_warned_of_a_directory_that_is_almost_shared() {
     let scratch = shared();
@@ -287,7 +315,7 @@ async fn root_is_warned_of_a_directory_that_is_almost_shared() {
     assert_eq!(warnings().await, "", "a directory of root that others may read");
 }
 
-/// Nobody joins the group of root for a lock.
+/// Nobody should have to join the group of root for a lock.
 #[test]
 fn a_directory_that_is_shared_with_the_group_of_root_needs_another_group() {
     for mode in [0o2770, 0o2750, 0o770] {
@@ -296,27 +324,27 @@ fn a_directory_that_is_shared_with_the_group_of_root_needs_another_group() {
         fs::set_permissions(scratch.store(), Permissions::from_mode(mode)).unwrap();
         let said = spawn(&scratch, ALICE, "022").ask("open");
         assert!(said.starts_with("error Denied") && !said.contains("usermod -aG root"), "{mode:o}: {said}");
-        // A directory that a user can't even look into may be anything.
+        // A directory that a user can't read may be anything.
         if mode != 0o770 {
             assert!(said.contains("chgrp"), "{mode:o}: {said}");
         }
     }
 }
 
-/// Files from before the directory was shared are refused, also for their owner, until they are the group's.
+/// Files from before the directory was shared are refused, even for their owner, until they belong to the group.
 #[test]
 fn files_from_before_the_directory_was_shared() {
     let scratch = shared();
     fs::set_permissions(scratch.store(), Permissions::from_mode(0o700)).unwrap();
     chown(scratch.store(), None, Some(0)).unwrap();
     sh(&format!("chmod g-s {}", scratch.store().display()));
-    let mut root = Puppet::start(&scratch);
+    let mut root = TestProcess::start(&scratch);
     root.acquire(NAME);
     prepare(&scratch, 0o2770);
     for user in [0, ALICE] {
         let said = spawn(&scratch, user, "022").ask("open");
         assert!(said.starts_with("error Denied") && said.contains("session-"), "{user}: {said}");
-        assert!(said.contains("before it was shared"), "{user}: {said}");
+        assert!(said.contains("before the directory was shared"), "{user}: {said}");
     }
     let said = spawn(&scratch, ALICE, "022").ask("open");
     sh(remedy(&said));
@@ -328,7 +356,7 @@ fn files_from_before_the_directory_was_shared() {
     alice.acquire(NAME);
 }
 
-/// A member of the group may put a link in the place of a pipe that root is about to make the group's.
+/// A member of the group may replace a pipe by a link before root sets the mode of the pipe.
 #[test]
 fn a_link_in_the_place_of_a_pipe_is_not_followed() {
     let scratch = shared();
@@ -345,11 +373,11 @@ fn a_link_in_the_place_of_a_pipe_is_not_followed() {
     assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, 0o600);
 }
 
-/// A file that is not the group's is neither read nor locked nor written, also if it belongs to root and root finds it.
+/// Tenure does not read, lock or write a file of another group, even as root if the file belongs to root.
 #[test]
 fn a_file_of_another_group_is_refused_for_its_owner_too() {
     let scratch = shared();
-    let mut root = Puppet::start(&scratch);
+    let mut root = TestProcess::start(&scratch);
     let planted = scratch.store().join(stripe_file(NAME));
     fs::write(&planted, "root's").unwrap();
     chown(&planted, None, Some(0)).unwrap();
@@ -359,18 +387,18 @@ fn a_file_of_another_group_is_refused_for_its_owner_too() {
     assert_eq!(fs::read(&planted).unwrap(), b"root's");
 }
 
-// S1: a session whose file can't be looked at lives. A directory that nobody may search for a while has lost nothing.
+// S1: a session whose file can't be checked lives. A directory that can't be searched for a while has lost nothing.
 #[test]
-fn what_cannot_be_looked_at_is_there() {
+fn a_file_that_cannot_be_checked_exists() {
     let scratch = shared();
     let dir = Directory::open(Some(&scratch.store()), false).unwrap();
-    assert!(!dir.has("session-0123456789abcdef"), "it can be known");
-    assert!(dir.has(&"s".repeat(300)), "the kernel refuses to look");
+    assert!(!dir.has("session-0123456789abcdef"), "this one can be checked");
+    assert!(dir.has(&"s".repeat(300)), "the kernel refuses to check this name");
 }
 
-// S1: nobody is led to remove what another user may be using.
+// S1: no error tells a user to remove a file that another user may be using.
 #[test]
-fn a_file_of_another_user_is_not_to_be_removed() {
+fn no_error_says_to_remove_a_file_of_another_user() {
     let scratch = shared();
     let mut alice = start(&scratch, ALICE, "077");
     alice.tell(&take());

@@ -1,4 +1,4 @@
-//! Names of all kinds, many of them, and many who wait.
+//! All kinds of names, many names, and many waiters.
 
 use std::time::Instant;
 
@@ -81,8 +81,8 @@ async fn a_stripe_that_is_full_is_an_error_and_keeps_what_it_has() {
     let clock = ClockIdentity::of_this_process().unwrap();
     let size = |names: &[String]| stripe_with(clock, names, 1).to_bytes().len();
     let each = size(&[long(0), long(1)]) - size(&[long(0)]);
-    // All but some.
-    let held: Vec<String> = names.by_ref().take(slots::LONGEST / each - 5).collect();
+    // Almost as many as fit.
+    let held: Vec<String> = names.by_ref().take(copies::LONGEST / each - 5).collect();
     let state = stripe_with(clock, &held, 1);
     let scratch = Scratch::new();
     put_stripe(&scratch, &held[0], &state);
@@ -112,11 +112,12 @@ async fn a_stripe_that_is_full_is_an_error_and_keeps_what_it_has() {
 #[test]
 fn hundreds_wait_with_few_descriptors() {
     let scratch = Scratch::new();
-    let mut holder = Puppet::start(&scratch);
+    let mut holder = TestProcess::start(&scratch);
     let [name] = names_of_one_stripe();
     holder.acquire(&name);
     let limited = ["prlimit", "--nofile=256", "--"];
-    let mut crowds: Vec<Puppet> = (0..8).map(|_| Puppet::start_as(&scratch, "", &limited)).collect();
+    let mut crowds: Vec<TestProcess> =
+        (0..8).map(|_| TestProcess::start_as(&scratch, "", &limited)).collect();
     let begin = Instant::now();
     crowds.iter_mut().for_each(|crowd| crowd.tell(&format!("crowd 25 {name}")));
     crowds.iter().for_each(|crowd| drop(crowd.expect("waiting")));
@@ -130,10 +131,10 @@ fn hundreds_wait_with_few_descriptors() {
     println!("and all had it {:?} after the release", begin.elapsed());
 }
 
-/// Whoever sweeps may take one that is just being born for left behind, at any step. In the same process a record lock excludes nobody:
-/// so this sweeper takes everyone for dead. It sweeps once for each session that begins: one that sweeps all the time may meet every attempt.
+/// A client that removes dead sessions may take a pending session for a dead one, at any step. A record lock does not exclude its own process,
+/// so this thread takes every session for dead. It sweeps once for each new session: a permanent sweep could remove every attempt.
 #[tokio::test]
-async fn one_that_is_swept_away_while_it_is_born_is_begun_again() {
+async fn a_session_that_is_removed_while_pending_is_begun_again() {
     let scratch = Scratch::new();
     drop(open(&scratch).await);
     let (sessions, begun) = std::sync::mpsc::sync_channel(0);
@@ -155,7 +156,7 @@ async fn one_that_is_swept_away_while_it_is_born_is_begun_again() {
     });
 }
 
-/// Nobody is told anything.
+/// A sink that receives nothing.
 fn nowhere() -> std::sync::Weak<dyn crate::backend::Sink> {
     std::sync::Weak::<crate::engine::client::Client>::new()
 }

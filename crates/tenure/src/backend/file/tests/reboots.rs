@@ -1,4 +1,4 @@
-//! What the end of all processes, a reboot and another clock leave of a stripe.
+//! What stays of a stripe after the end of all processes, after a reboot, and under another clock.
 
 use super::*;
 use crate::ErrorKind;
@@ -9,7 +9,7 @@ fn wall() -> u64 {
     Clock::Awake.wall_micros()
 }
 
-/// The clock of this boot, as a time namespace shows it that adds a second.
+/// The clock of this boot in a time namespace that adds a second.
 fn clock_of_another_namespace() -> ClockIdentity {
     let mut bytes = Vec::new();
     ClockIdentity::of_this_process().unwrap().put(&mut bytes);
@@ -21,7 +21,7 @@ fn clock_of_another_namespace() -> ClockIdentity {
 #[tokio::test]
 async fn a_reboot_ends_all_leases_and_keeps_the_fences() {
     let year = 365 * 24 * 3_600_000_000;
-    // Also when the wall clock was set back since.
+    // Even if the wall clock was set back since.
     for last in [wall(), wall() + year] {
         let scratch = Scratch::new();
         let mut before = ClockIdentity::of_this_process().unwrap();
@@ -43,12 +43,12 @@ async fn fences_survive_all_processes_and_a_clock_that_was_set_back() {
     let last = wall() + 1_000_000_000;
     let clock = ClockIdentity::of_this_process().unwrap();
     let mut state = stripe_with(clock, &[NAME.to_owned()], last);
-    // As if it had been released: nothing is left but how high fences have been.
+    // As after a release: only the highest fence is left.
     state.void(clock);
     put_stripe(&scratch, NAME, &state);
-    let first = Puppet::start(&scratch).acquire(NAME);
+    let first = TestProcess::start(&scratch).acquire(NAME);
     assert!(first > last);
-    let second = Puppet::start(&scratch).acquire(NAME);
+    let second = TestProcess::start(&scratch).acquire(NAME);
     assert!(second > first);
     let domain = open(&scratch).await;
     assert!(hold(&domain, NAME).await.fence().get() > second);
@@ -63,7 +63,7 @@ async fn another_time_namespace_is_refused_while_it_is_in_use() {
     let error = domain.lock(NAME).try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("time namespace"), "{error}");
-    // Also while a process of that namespace has the stripe: it is not taken from it.
+    // Even if a process of that namespace has the lock: its stripe is not replaced.
     let path = scratch.store().join(stripe_file(NAME));
     let (before, stuck) = (std::fs::read(&path).unwrap(), std::fs::File::open(&path).unwrap());
     stuck.lock().unwrap();

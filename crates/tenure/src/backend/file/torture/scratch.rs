@@ -1,15 +1,15 @@
-//! Where a test of the file domain takes place.
+//! The directories of a test of the file domain.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::puppet::HANGS;
-use crate::backend::file::place::index_of;
+use super::test_process::HANGS;
+use crate::backend::file::open_directory::index_of;
 use crate::types::name::Name;
 
-/// A place for a test: a directory to lock in, and one for logs.
+/// A directory for locks, and one for logs.
 pub(in crate::backend::file) struct Scratch {
     path: PathBuf,
     names: AtomicU64,
@@ -40,7 +40,7 @@ impl Scratch {
         format!("file://{}", self.store().display())
     }
 
-    /// A name for a process that no other one has had.
+    /// A new name for a process.
     pub(in crate::backend::file) fn next_name(&self) -> String {
         format!("p{}", self.names.fetch_add(1, Ordering::Relaxed))
     }
@@ -51,7 +51,7 @@ impl Scratch {
         entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a text")).collect()
     }
 
-    /// The same, once they are as they should be: what replacing left behind is removed in the background.
+    /// Waits until the files are as expected: replaced stripes are removed in the background.
     pub(in crate::backend::file) fn files_once(
         &self,
         is_so: impl Fn(&BTreeSet<String>) -> bool,
@@ -74,7 +74,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Names of which all are on one stripe.
+/// Names on the same stripe.
 pub(in crate::backend::file) fn names_of_one_stripe<const N: usize>() -> [String; N] {
     let stripe = index_of(&Name::new("orders/0").expect("a name"));
     let mut names = (0..).map(|n| format!("orders/{n}"));

@@ -1,4 +1,4 @@
-//! What one of the tortured processes does: four tasks that lock, write, and unlock in all the ways that there are.
+//! One of the processes under torture: four tasks that lock, write, and unlock in all possible ways.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,10 +14,10 @@ use crate::backend::file::faults;
 use crate::{Attempt, Domain, Error, Guard};
 
 const TASKS: u64 = 4;
-/// Chances in a million, at each point that is passed.
-const CHANCES: &str = "stop=600,kill=300,steal-stop=150000,steal-kill=100000";
+/// Chances in a million, at each passed point.
+const CHANCES: &str = "stop=600,kill=300,replace-stop=150000,replace-kill=100000";
 
-/// The file that ends the work when it is there.
+/// The file whose existence ends the work.
 pub(super) const END: &str = "end";
 
 /// Two on one stripe, and one on another.
@@ -41,7 +41,7 @@ pub(super) fn spawn(scratch: &Scratch, me: &str, plan: &str, seed: u64) -> Child
 }
 
 #[test]
-#[ignore = "run by other tests, as a process that they torture"]
+#[ignore = "run by the torture test, as one of its processes"]
 fn a_worker() {
     let var = |name: &str| std::env::var(format!("TENURE_WORKER{name}")).expect("to be run by another test");
     let number = |name: &str| var(name).parse::<u64>().expect("a number");
@@ -72,7 +72,7 @@ fn a_worker() {
 async fn work(domain: Domain, log: Recorder, mut dice: Dice, resources: Arc<[FencedFile; 3]>, end: PathBuf) {
     let names = names();
     while !end.exists() {
-        // So that a name is sometimes free: then it is the asker's own operation that grants it, and not another's release.
+        // So that a name is sometimes free, and is granted by an acquire and not by a release.
         if dice.roll(4) > 0 {
             sleep(Duration::from_millis(dice.roll(80))).await;
         }
@@ -94,7 +94,7 @@ async fn work(domain: Domain, log: Recorder, mut dice: Dice, resources: Arc<[Fen
         let fence = guard.fence().get();
         log.granted(name, fence, || guard.remaining());
         hold(&log, &mut dice, &guard, name).await;
-        // What a stopped holder does to an unfenced resource no lock can prevent, so there is none here.
+        // No lock can keep a stopped holder from writing to an unfenced resource, so all resources are fenced.
         let _ = resources[which].write(fence, &log).expect("a file that can be written");
         if guard.is_held() {
             log.released(name, fence);
@@ -108,7 +108,7 @@ async fn work(domain: Domain, log: Recorder, mut dice: Dice, resources: Arc<[Fen
     }
 }
 
-/// What came of it, unless it took too long, as it may for a process that was stopped in the middle.
+/// The answer; `None` if the store was unavailable, as for a process that was stopped meanwhile.
 fn answered<T>(answer: Result<T, Error>) -> Option<T> {
     if let Err(error) = &answer {
         assert!(error.is_transient(), "{error}");

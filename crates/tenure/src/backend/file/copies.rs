@@ -1,19 +1,19 @@
-//! The bytes of a stripe file: two slots, written in turn, of which the one with the higher number counts.
+//! The bytes of a stripe file: two copies of the content, written alternately. The copy with the higher number counts.
 //!
 //! ```text
-//!     0  short data of slot 0, up to its header
-//! 4,056  header of slot 0
-//! 4,088  the mark: anything but zeros says that the file is dead, and has been replaced or will be
-//! 4,104  header of slot 1
-//! 4,136  short data of slot 1, from its header on
-//! 8,192  long data of slot 0                                 (1 MiB at most)
-//! 8,192 + 1 MiB  long data of slot 1
+//!     0  short data of copy 0, up to its header
+//! 4,056  header of copy 0
+//! 4,088  the mark: any byte but zero says that the file is dead, and has been replaced or will be
+//! 4,104  header of copy 1
+//! 4,136  short data of copy 1, after its header
+//! 8,192  long data of copy 0                                 (1 MiB at most)
+//! 8,192 + 1 MiB  long data of copy 1
 //! ```
 //!
-//! A slot with short data is one write within one page of memory, which no kill can cut in two; long data are written before the header that
-//! announces them. So whatever is damaged was damaged by something else, and is never read as a grant: only after a power cut, which
-//! another boot id tells, the slot that is whole counts. Headers and mark lie together, so that whoever knows what a slot holds needs
-//! to read no more.
+//! A copy with short data is one write within one page of memory, which a kill can't cut in two. Long data are written before their
+//! header. So Tenure itself never leaves a damaged copy, and a damaged file is never read as a grant. Only after a power cut, which
+//! another boot id shows, does the intact copy count. Headers and mark are next to each other, so that a client that knows the data of a
+//! copy reads no more than these.
 
 use std::fs::File;
 use std::io;
@@ -23,25 +23,25 @@ use std::os::unix::fs::FileExt;
 use crate::types::bytes::{Bytes, Put};
 
 const MAGIC: &[u8; 8] = b"tenure1\n";
-/// What every version's header begins with.
+/// The first bytes of a header of any version.
 const ANY_VERSION: &[u8] = b"tenure";
 const HEADER: usize = 32;
-/// What one read gets: both slots with short data, each in a page of memory of its own.
+/// The bytes of one read: both copies with short data, each in its own page of memory.
 const BOTH: usize = 8_192;
-/// The longest data that lie beside their header.
+/// The longest data that are next to their header.
 const SHORT: usize = 4_056;
 const MARK: Range<usize> = SHORT + HEADER..BOTH - SHORT - HEADER;
 /// Both headers, and the mark between them.
 const HEAD: Range<usize> = SHORT..BOTH - SHORT;
-/// How much of long data a client reads that looks for one holder only.
+/// How many bytes of long data a client reads to look for one holder.
 const BEGINNING: usize = 2_048;
-/// The longest data of a slot.
+/// The longest data of a copy.
 pub(super) const LONGEST: usize = 1 << 20;
 
-/// What a slot says of its data.
+/// The header of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The number of the write that made it.
+    /// The number of the write; it is even for copy 0 and odd for copy 1.
     pub(super) seq: u64,
     len: usize,
     crc: u32,
@@ -50,24 +50,24 @@ pub(super) struct Header {
 /// Both headers, and the mark.
 #[derive(Debug)]
 pub(super) struct Head {
-    /// The slot that counts last.
+    /// In the order of their numbers: the copy that counts is the last.
     headers: [Option<Header>; 2],
     pub(super) is_dead: bool,
 }
 
-/// What was read of a stripe file.
+/// The content of a stripe file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Image {
     pub(super) header: Header,
     pub(super) data: Vec<u8>,
-    /// The other slot, or a later one, is damaged.
+    /// The other copy is damaged, and may have been the later one.
     pub(super) is_damaged: bool,
     /// The file was replaced, or will be.
     pub(super) is_dead: bool,
 }
 
 impl Image {
-    /// What is to be copied to a new file, and can't be written here.
+    /// Content for a new file, read from a file that must not be written.
     pub(super) fn dead(data: Vec<u8>) -> Self {
         Image { header: Header::of(0, &data), data, is_damaged: false, is_dead: true }
     }
@@ -93,23 +93,23 @@ impl Header {
         let mut rest = Bytes(bytes);
         let magic = rest.take(MAGIC.len())?;
         let (seq, len, crc) = (rest.u64()?, rest.u32()?, rest.u32()?);
-        let is_whole = magic == MAGIC && rest.u32()? == crc32fast::hash(&bytes[..HEADER - 8]);
+        let is_intact = magic == MAGIC && rest.u32()? == crc32fast::hash(&bytes[..HEADER - 8]);
         let len = usize::try_from(len).ok()?;
-        (is_whole && len <= LONGEST).then_some(Header { seq, len, crc })
+        (is_intact && len <= LONGEST).then_some(Header { seq, len, crc })
     }
 
-    fn slot(self) -> usize {
-        slot_of(self.seq)
+    fn copy(self) -> usize {
+        usize::from(self.seq % 2 == 1)
     }
 
-    /// Its data, if they are whole.
+    /// Its data, if they are intact.
     fn data(self, file: &File, both: &[u8; BOTH]) -> io::Result<Option<Vec<u8>>> {
         let data = if self.len <= SHORT {
-            let start = if self.slot() == 0 { SHORT - self.len } else { BOTH - SHORT };
+            let start = if self.copy() == 0 { SHORT - self.len } else { BOTH - SHORT };
             both[start..start + self.len].to_vec()
         } else {
             let mut data = vec![0; self.len];
-            if !read_all(file, &mut data, long_data_at(self.slot()))? {
+            if !read_all(file, &mut data, long_data_at(self.copy()))? {
                 return Ok(None);
             }
             data
@@ -121,33 +121,30 @@ impl Header {
 impl Head {
     /// From the bytes of [`HEAD`].
     fn of(bytes: &[u8]) -> Self {
-        let slots = [&bytes[..HEADER], &bytes[bytes.len() - HEADER..]];
-        let mut headers = [0, 1].map(|slot| Header::take(slots[slot]).filter(|header| header.slot() == slot));
+        let copies = [&bytes[..HEADER], &bytes[bytes.len() - HEADER..]];
+        let mut headers =
+            [0, 1].map(|copy| Header::take(copies[copy]).filter(|header| header.copy() == copy));
         headers.sort_by_key(|header| header.map(|header| header.seq));
         let mark = &bytes[HEADER..bytes.len() - HEADER];
         Head { headers, is_dead: mark.iter().any(|&byte| byte != 0) }
     }
 
-    /// Whether it is of a stripe of this version: one slot is whole at any time.
+    /// Whether it belongs to a stripe of this version: at any time, one header is intact.
     pub(super) fn is_ours(&self) -> bool {
         self.headers.iter().any(Option::is_some)
     }
 
-    /// The slot that counts, if both are whole.
+    /// The header that counts, if both are intact.
     pub(super) fn newest(&self) -> Option<Header> {
         self.headers[0].and(self.headers[1])
     }
 }
 
-fn slot_of(seq: u64) -> usize {
-    usize::from(seq % 2 == 1)
+fn long_data_at(copy: usize) -> u64 {
+    (BOTH + copy * LONGEST) as u64
 }
 
-fn long_data_at(slot: usize) -> u64 {
-    (BOTH + slot * LONGEST) as u64
-}
-
-/// Fills the buffer; false when the file is too short.
+/// Fills the buffer; false if the file is too short.
 fn read_all(file: &File, buffer: &mut [u8], at: u64) -> io::Result<bool> {
     match file.read_exact_at(buffer, at) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
@@ -155,14 +152,14 @@ fn read_all(file: &File, buffer: &mut [u8], at: u64) -> io::Result<bool> {
     }
 }
 
-/// Reads both headers and the mark, and no data; `None` when the file is too short.
+/// Reads both headers and the mark, and no data; `None` if the file is too short.
 pub(super) fn read_head(file: &File) -> io::Result<Option<Head>> {
     let mut bytes = [0; HEAD.end - HEAD.start];
     let is_read = read_all(file, &mut bytes, HEAD.start as u64)?;
     Ok(is_read.then(|| Head::of(&bytes)))
 }
 
-/// Whether a slot was written by another version, so that it is not damaged, and may hold what this version can't read.
+/// Whether another version wrote a copy, which is not damaged, and which this version can't read.
 pub(super) fn is_of_another_version(file: &File) -> io::Result<bool> {
     let mut bytes = [0; HEAD.end - HEAD.start];
     let is_read = read_all(file, &mut bytes, HEAD.start as u64)?;
@@ -170,14 +167,14 @@ pub(super) fn is_of_another_version(file: &File) -> io::Result<bool> {
     Ok(is_read && (is_other(&bytes) || is_other(&bytes[bytes.len() - HEADER..])))
 }
 
-/// Whether a header begins as that of any version does: the word, a number, a newline.
+/// Whether a header begins like a header of any version: the word, a number, a newline.
 fn has_version(header: &[u8]) -> bool {
     let Some(rest) = header.strip_prefix(ANY_VERSION) else { return false };
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     digits > 0 && rest.get(digits) == Some(&b'\n')
 }
 
-/// Whether there is nothing in the file but zeros, if anything: a stripe has headers when it gets its name.
+/// Whether the file is empty or has only zeros: a stripe has headers when it gets its name.
 pub(super) fn is_blank(file: &File) -> io::Result<bool> {
     let len = file.metadata()?.len();
     if len > long_data_at(2) {
@@ -194,9 +191,9 @@ pub(super) fn is_blank(file: &File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The beginning of the data that count now, without the lock; `None` when they are short, or the file changes meanwhile, or is dead. There is no
-/// checksum of a part, and none is needed: long data are written before their header. The next write goes to the other slot, and only the
-/// one after that to this one, so data whose header counts before and after the reading were whole.
+/// The beginning of the data that count now, without the lock; `None` if the data are short, the file changes meanwhile, or it is dead. A part
+/// has no checksum, and needs none: long data are written before their header, and the next write goes to the other copy. So the data are
+/// intact if their header counts before and after the read.
 pub(super) fn read_beginning(file: &File) -> io::Result<Option<Vec<u8>>> {
     let counting = || -> io::Result<Option<Header>> {
         let head = read_head(file)?.filter(|head| !head.is_dead);
@@ -204,11 +201,11 @@ pub(super) fn read_beginning(file: &File) -> io::Result<Option<Vec<u8>>> {
     };
     let Some(header) = counting()? else { return Ok(None) };
     let mut data = vec![0; BEGINNING];
-    let is_read = read_all(file, &mut data, long_data_at(header.slot()))?;
+    let is_read = read_all(file, &mut data, long_data_at(header.copy()))?;
     Ok((is_read && counting()? == Some(header)).then_some(data))
 }
 
-/// What counts now; `None` when nothing in the file is whole. Without the lock, a write may be under way: then the slot before it is read.
+/// Reads the copy that counts now; `None` if no copy is intact. Without the lock, a write may be in progress: then this reads the copy before it.
 pub(super) fn read(file: &File) -> io::Result<Option<Image>> {
     let mut both = [0; BOTH];
     if !read_all(file, &mut both, 0)? {
@@ -225,16 +222,16 @@ pub(super) fn read(file: &File) -> io::Result<Option<Image>> {
     Ok(None)
 }
 
-/// Writes what counts from now on, into the slot that does not count now.
+/// Writes the copy that counts from now on, over the one that does not count now.
 pub(super) fn write(file: &File, header: Header, data: &[u8]) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(HEADER + SHORT.min(data.len()));
     if data.len() > SHORT {
-        file.write_all_at(data, long_data_at(header.slot()))?;
+        file.write_all_at(data, long_data_at(header.copy()))?;
         header.put(&mut bytes);
-        let at = if header.slot() == 0 { SHORT } else { MARK.end };
+        let at = if header.copy() == 0 { SHORT } else { MARK.end };
         return file.write_all_at(&bytes, at as u64);
     }
-    if header.slot() == 0 {
+    if header.copy() == 0 {
         bytes.extend_from_slice(data);
         header.put(&mut bytes);
         file.write_all_at(&bytes, (SHORT - data.len()) as u64)
@@ -263,7 +260,7 @@ mod tests {
 
     fn file() -> File {
         let path = std::env::temp_dir().join(format!(
-            "tenure-slots-{}-{:?}",
+            "tenure-copies-{}-{:?}",
             std::process::id(),
             std::thread::current().id()
         ));
@@ -316,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_seen() {
+    fn damage_is_detected() {
         let file = file();
         assert_eq!(read(&file).unwrap(), None, "an empty file");
         write_new(&file, 1, b"first").unwrap();

@@ -1,4 +1,4 @@
-//! Directories that are not fit, are taken away, are full, or can't be written.
+//! Directories that are unfit, removed, full or read-only.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -13,8 +13,8 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// What is removed is looked for every 10 ms, so as not to be looked for all the time.
-async fn missed() {
+/// Waits until the next operation checks for removed files, which happens every 10 ms.
+async fn until_next_check() {
     tokio::time::sleep(Duration::from_millis(15)).await;
 }
 
@@ -38,13 +38,13 @@ async fn a_directory_that_others_own_or_may_write_is_refused() {
     assert!(error.to_string().contains("belongs to user 12345"), "{error}");
 }
 
-/// What is made for files that are cleaned by age is no place for locks.
+/// Systems clean these directories by age.
 #[tokio::test]
 async fn a_directory_in_tmp_is_not_recommended() {
-    for place in ["/tmp", "/var/tmp"] {
-        let error = Domain::open(format!("file://{place}")).await.unwrap_err();
+    for parent in ["/tmp", "/var/tmp"] {
+        let error = Domain::open(format!("file://{parent}")).await.unwrap_err();
         assert!(error.to_string().contains("`file:///var/lib/NAME`"), "{error}");
-        assert!(!error.to_string().contains(&format!("{place}/")), "{error}");
+        assert!(!error.to_string().contains(&format!("{parent}/")), "{error}");
     }
 }
 
@@ -53,7 +53,7 @@ async fn a_directory_that_cannot_be_made_says_why() {
     let error = Domain::open("file:///proc/x").await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "directory /proc/x could not be made, because the file system of /proc takes no directories; name another one: `file:///path`"
+        "directory /proc/x could not be made: the file system of /proc takes no directories; name another one: `file:///path`"
     );
     let scratch = Scratch::new();
     let user = "60701";
@@ -62,7 +62,7 @@ async fn a_directory_that_cannot_be_made_says_why() {
     let script = format!(
         "exec 9<\"$0\"; exec setpriv --reuid={user} --regid={user} --clear-groups /proc/self/fd/9 \"$@\""
     );
-    let said = Puppet::spawn(&scratch, "", &["sh", "-c", &script]).ask("open");
+    let said = TestProcess::spawn(&scratch, "", &["sh", "-c", &script]).ask("open");
     let expected = format!(
         "directory {0} does not exist, and user {user} may not make it in {1}; as root: install -d -m 700 -o {user} {0}",
         scratch.store().display(),
@@ -74,17 +74,17 @@ async fn a_directory_that_cannot_be_made_says_why() {
 #[test]
 fn nobody_else_can_read_what_is_in_it() {
     let scratch = Scratch::new();
-    // Whatever the umask is.
-    let mut puppet = Puppet::start_as(&scratch, "", &["sh", "-c", "umask 0; exec \"$@\"", "sh"]);
-    puppet.acquire(NAME);
-    puppet.ask("lifeline");
+    // Whatever the umask.
+    let mut process = TestProcess::start_as(&scratch, "", &["sh", "-c", "umask 0; exec \"$@\"", "sh"]);
+    process.acquire(NAME);
+    process.ask("lifeline");
     assert_eq!(mode(&scratch.store()), 0o700);
     let files = scratch.files();
     assert_eq!(files.len(), 4, "a stripe, a session, its pipe and its lifeline: {files:?}");
     for name in files {
         assert_eq!(mode(&scratch.store().join(&name)), 0o600, "{name}");
     }
-    puppet.ask("take-away");
+    process.ask("take-away");
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_directory_that_is_removed_is_unavailable_until_it_is_there_again() {
     let error = domain.lock("another").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("store"), "{error}");
-    missed().await;
+    until_next_check().await;
 
     let other = open(&scratch).await;
     let taken = hold(&other, NAME).await;
@@ -107,19 +107,19 @@ async fn a_directory_that_is_removed_is_unavailable_until_it_is_there_again() {
     assert!(is_busy(&other, NAME).await && again.is_held());
 }
 
-/// As a tool that cleans up might do.
+/// A cleanup tool may move it.
 #[tokio::test]
-async fn a_directory_that_is_moved_away_is_not_gone_on_with() {
+async fn a_directory_that_is_moved_away_is_no_longer_used() {
     let scratch = Scratch::new();
     let domain = open(&scratch).await;
     let guard = hold(&domain, NAME).await;
     fs::rename(scratch.store(), scratch.path().join("moved")).unwrap();
-    missed().await;
+    until_next_check().await;
     assert_eq!(domain.lock("another").acquire().await.unwrap_err().kind(), ErrorKind::Unavailable);
     let other = open(&scratch).await;
     let theirs = hold(&other, NAME).await;
     assert!(theirs.fence() > guard.fence());
-    assert!(guard.renew().await.is_err(), "what was held in the other directory is lost, and told");
+    assert!(guard.renew().await.is_err(), "the lease in the other directory is lost, and its holder knows");
     assert!(!guard.is_held());
 }
 
@@ -131,15 +131,15 @@ async fn a_session_that_is_removed_is_begun_again() {
     for name in scratch.files().iter().filter(|name| name.starts_with("session-")) {
         fs::remove_file(scratch.store().join(name)).unwrap();
     }
-    missed().await;
+    until_next_check().await;
     let other = open(&scratch).await;
     let taken = hold(&other, NAME).await;
     assert!(taken.fence() > guard.fence());
     assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
     drop(taken);
-    // Whatever it is granted from here on, it can keep.
+    // Later leases of this session stay.
     let again = hold(&domain, NAME).await;
-    assert!(is_busy(&other, NAME).await, "it is held by one that is thought to be dead");
+    assert!(is_busy(&other, NAME).await, "other clients see that the session lives");
     assert!(again.is_held());
 }
 
@@ -149,22 +149,22 @@ async fn a_stripe_that_is_removed_is_made_again() {
     let (domain, other) = (open(&scratch).await, open(&scratch).await);
     let guard = hold(&domain, NAME).await;
     fs::remove_file(scratch.store().join(stripe_file(NAME))).unwrap();
-    missed().await;
+    until_next_check().await;
     let taken = hold(&other, NAME).await;
     assert!(taken.fence() > guard.fence());
     assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
     assert!(is_busy(&domain, NAME).await);
 }
 
-/// Runs a test of this binary where it can mount what it likes, and nobody sees it.
-fn in_a_room_of_its_own(test: &str) {
+/// Runs a test of this binary in its own mount namespace.
+fn in_a_mount_namespace(test: &str) {
     let scratch = Scratch::new();
     fs::create_dir(scratch.store()).unwrap();
     let output = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "--"])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("backend::file::tests::places::{test}"), "--ignored", "--nocapture"])
-        .env("TENURE_ROOM", scratch.store())
+        .args(["--exact", &format!("backend::file::tests::directories::{test}"), "--ignored", "--nocapture"])
+        .env("TENURE_TEST_DIR", scratch.store())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
@@ -179,28 +179,28 @@ fn mount(args: &[&str]) {
     assert!(Command::new("mount").args(args).status().unwrap().success(), "mount {args:?}");
 }
 
-fn room() -> String {
-    std::env::var("TENURE_ROOM").expect("to be run by another test")
+fn test_dir() -> String {
+    std::env::var("TENURE_TEST_DIR").expect("to be run by another test")
 }
 
 #[test]
-fn a_full_disk_is_unavailable_and_nothing_is_half_written() {
-    in_a_room_of_its_own("on_a_disk_that_fills_up");
+fn a_full_disk_is_unavailable_and_no_write_is_partial() {
+    in_a_mount_namespace("on_a_disk_that_fills_up");
 }
 
 #[tokio::test]
-#[ignore = "run by another test, where it can mount"]
+#[ignore = "run by another test, in a mount namespace"]
 async fn on_a_disk_that_fills_up() {
-    let room = room();
-    mount(&["-t", "tmpfs", "-o", "size=64k,mode=700", "none", &room]);
-    let url = format!("file://{room}");
+    let dir = test_dir();
+    mount(&["-t", "tmpfs", "-o", "size=64k,mode=700", "none", &dir]);
+    let url = format!("file://{dir}");
     let domain = Domain::open(&url).await.unwrap();
     let guard = hold(&domain, NAME).await;
-    let filler = Path::new(&room).join("filler");
+    let filler = Path::new(&dir).join("filler");
     let mut file = fs::File::create(&filler).unwrap();
     while file.write_all(&[0; 4_096]).is_ok() {}
 
-    // On a stripe that is not there yet, on one that would have to grow, and for another client.
+    // On a missing stripe, on a stripe that has to grow, and for another client.
     let error = domain.lock("elsewhere").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("free some space"), "{error}");
@@ -216,7 +216,7 @@ async fn on_a_disk_that_fills_up() {
     };
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(Domain::open(&url).await.unwrap_err().kind(), ErrorKind::Unavailable);
-    let files: Vec<_> = fs::read_dir(&room).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let files: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(files.len(), 4, "the filler, a stripe, a session and its pipe: {files:?}");
     assert!(guard.is_held() && many.iter().all(|guard| guard.is_held()));
     guard.renew().await.unwrap();
@@ -235,23 +235,23 @@ async fn on_a_disk_that_fills_up() {
 
 #[test]
 fn a_directory_that_can_only_be_read_is_unavailable() {
-    in_a_room_of_its_own("on_a_disk_that_can_only_be_read");
+    in_a_mount_namespace("on_a_disk_that_can_only_be_read");
 }
 
 #[tokio::test]
-#[ignore = "run by another test, where it can mount"]
+#[ignore = "run by another test, in a mount namespace"]
 async fn on_a_disk_that_can_only_be_read() {
-    let room = room();
-    fs::set_permissions(&room, Permissions::from_mode(0o700)).unwrap();
-    mount(&["--bind", &room, &room]);
-    mount(&["-o", "remount,bind,ro", &room]);
-    let error = Domain::open(format!("file://{room}")).await.unwrap_err();
+    let dir = test_dir();
+    fs::set_permissions(&dir, Permissions::from_mode(0o700)).unwrap();
+    mount(&["--bind", &dir, &dir]);
+    mount(&["-o", "remount,bind,ro", &dir]);
+    let error = Domain::open(format!("file://{dir}")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("read-only"), "{error}");
 }
 
 #[tokio::test]
-async fn what_is_no_directory_is_a_mistake() {
+async fn a_path_that_is_not_a_directory_is_refused() {
     let scratch = Scratch::new();
     fs::write(scratch.store(), "").unwrap();
     assert_eq!(Domain::open(&scratch.url()).await.unwrap_err().kind(), ErrorKind::Invalid);
@@ -261,10 +261,10 @@ async fn what_is_no_directory_is_a_mistake() {
     assert!(matches!(proc.kind(), ErrorKind::Unsupported | ErrorKind::Denied), "{proc}");
 }
 
-/// Another user can put something in the place of the default directory, and take it away while a name is held: so it must not lead
-/// this user's processes to different places. Neither must a parent that is not there.
+/// Another user can make a file or a link with the path of the default directory, and remove it while a name is held. That must not lead this
+/// user's processes to different directories, and neither must a missing parent.
 #[test]
-fn the_default_directory_is_in_one_place_or_an_error() {
+fn the_default_directory_is_always_the_same_or_an_error() {
     let scratch = Scratch::new();
     let parent = scratch.path().join("parent");
     let open = || crate::backend::file::directory::Directory::open_default(parent.to_str().unwrap());
@@ -285,7 +285,7 @@ fn the_default_directory_is_in_one_place_or_an_error() {
     std::os::unix::fs::symlink(&parent, &dir).unwrap();
     assert_eq!(open().unwrap_err().kind(), ErrorKind::Denied, "a link");
 
-    // Neither when it is looked for again, after it was removed.
+    // The same when it is opened again after it was removed.
     fs::remove_file(&dir).unwrap();
     let opened = open().unwrap();
     let elsewhere = scratch.path().join("elsewhere");

@@ -1,7 +1,7 @@
 //! Messages from one client to another, through the receiver's pipe.
 //!
-//! They are hints: a grant is believed when the stripe says the same. So one that is lost, doubled or stale does no harm, and whoever
-//! waits looks by itself every now and then. A message is one write, which a pipe keeps whole.
+//! A message is a hint: the receiver believes in a grant only if the stripe shows it. So a lost, repeated or stale message does no harm,
+//! and waiters poll as well. A message is one write, and the kernel keeps a short write to a pipe in one piece.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -21,26 +21,26 @@ use crate::types::name::Name;
 use crate::types::owner::{SessionId, Token};
 
 const GRANTED: u8 = 1;
-const DOUBTED: u8 = 2;
-/// How many pipes are kept open.
+const VERIFY: u8 = 2;
+/// How many pipes a client keeps open.
 const MOST_PIPES: usize = 64;
 
 /// What one client tells another.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// You were granted the name.
+    /// The receiver was granted the name.
     Granted(Name, Grant),
-    /// Your lease on the name may have been ended.
-    Doubted(Name),
+    /// The receiver's lease on the name may have been ended: verify it.
+    Verify(Name),
 }
 
 impl Message {
-    pub(super) fn of(name: &Name, wake: Notice) -> Self {
-        match wake {
+    pub(super) fn of(name: &Name, notice: Notice) -> Self {
+        match notice {
             Notice::Granted { token, fence, at, term, .. } => {
                 Message::Granted(name.clone(), Grant { token, fence, at, term })
             }
-            Notice::Revoked { .. } => Message::Doubted(name.clone()),
+            Notice::Revoked { .. } => Message::Verify(name.clone()),
         }
     }
 
@@ -55,8 +55,8 @@ impl Message {
                 body.put_u64(grant.at);
                 body.put_u64(micros(grant.term));
             }
-            Message::Doubted(name) => {
-                body.put_u8(DOUBTED);
+            Message::Verify(name) => {
+                body.put_u8(VERIFY);
                 body.put_text(name.as_str());
             }
         }
@@ -66,7 +66,7 @@ impl Message {
         bytes
     }
 
-    /// Takes the first message; `None` when it is not complete. `Some(None)` is one that says nothing to this version.
+    /// Takes the first message; `None` if it is not complete yet, `Some(None)` if this version does not know it.
     pub(super) fn take(bytes: &mut Bytes<'_>) -> Option<Option<Self>> {
         let mut rest = *bytes;
         let len = usize::try_from(rest.u32()?).ok()?;
@@ -84,18 +84,18 @@ impl Message {
                 let (fence, at, term) = (body.u64()?, body.u64()?, Duration::from_micros(body.u64()?));
                 Some(Message::Granted(name, Grant { token, fence, at, term }))
             }
-            DOUBTED => Some(Message::Doubted(name)),
+            VERIFY => Some(Message::Verify(name)),
             _ => None,
         }
     }
 }
 
-/// The pipes that this client writes to.
+/// The pipes of other clients that this client writes to.
 #[derive(Debug, Default)]
-pub(super) struct Post(Mutex<HashMap<SessionId, OwnedFd>>);
+pub(super) struct MessageSender(Mutex<HashMap<SessionId, OwnedFd>>);
 
-impl Post {
-    /// Sends a message; false when nobody reads there. A pipe that is full is read by a client that does not come round to it.
+impl MessageSender {
+    /// Sends a message; false if no process reads the pipe. A full pipe has a reader, which is slow: the message is dropped.
     pub(super) fn send(&self, dir: &Directory, to: &SessionId, message: &Message) -> bool {
         let bytes = message.to_bytes();
         let mut pipes = self.0.lock();
@@ -106,16 +106,16 @@ impl Post {
             }
         }
         let Ok(pipe) = dir.open_pipe(&session::pipe_name(to), OFlags::WRONLY) else { return false };
-        let is_told = rustix::io::write(&pipe, &bytes) != Err(Errno::PIPE);
+        let is_sent = rustix::io::write(&pipe, &bytes) != Err(Errno::PIPE);
         if pipes.len() >= MOST_PIPES {
             pipes.clear();
         }
         pipes.insert(to.clone(), pipe);
-        is_told
+        is_sent
     }
 
-    /// Forgets where pipes were: the directory is another one.
-    pub(super) fn forget_all(&self) {
+    /// Closes all pipes: the client uses another directory from now on.
+    pub(super) fn close_all(&self) {
         self.0.lock().clear();
     }
 }

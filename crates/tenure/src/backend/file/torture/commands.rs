@@ -1,5 +1,4 @@
-//! The inside of a [puppet](super::puppet): it does what it is told, a line for each, and says what came of it. What it believes it
-//! writes down for the oracle.
+//! The commands of a [test process](super::test_process): it executes each line, answers with a line, and logs its beliefs for the oracle.
 
 use std::collections::HashMap;
 use std::process::{Child, Command, Stdio};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tenure_testkit::oracle::Recorder;
 
-use super::puppet::{HANGS, SAYS};
+use super::test_process::{HANGS, SAYS};
 use crate::backend::file::faults;
 use crate::sync::Mutex;
 use crate::{Attempt, Domain, Guard};
@@ -17,8 +16,8 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("a process").count()
 }
 
-/// What a puppet has.
-struct Inside {
+/// The state of a test process.
+struct Executor {
     log: Recorder,
     domains: Mutex<Vec<Domain>>,
     guards: Mutex<HashMap<String, Guard>>,
@@ -27,38 +26,38 @@ struct Inside {
 
 #[test]
 #[ignore = "run by other tests, as a process that they drive"]
-fn a_puppet() {
+fn a_test_process() {
     let var = |name: &str| std::env::var(name).expect("to be run by another test");
-    let me = format!("{}/task", var("TENURE_PUPPET"));
-    let log = Recorder::in_dir(var("TENURE_PUPPET_LOGS"), &me).expect("a log");
-    let inside =
-        Inside { log, domains: Mutex::default(), guards: Mutex::default(), children: Mutex::default() };
-    let (inside, url) = (Arc::new(inside), format!("file://{}", var("TENURE_PUPPET_DIR")));
+    let me = format!("{}/task", var("TENURE_TEST_PROCESS"));
+    let log = Recorder::in_dir(var("TENURE_TEST_PROCESS_LOGS"), &me).expect("a log");
+    let executor =
+        Executor { log, domains: Mutex::default(), guards: Mutex::default(), children: Mutex::default() };
+    let (executor, url) = (Arc::new(executor), format!("file://{}", var("TENURE_TEST_PROCESS_DIR")));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("a runtime");
     for line in std::io::stdin().lines().map_while(Result::ok) {
-        let (inside, url) = (Arc::clone(&inside), url.clone());
+        let (executor, url) = (Arc::clone(&executor), url.clone());
         runtime.spawn(async move {
-            let answer = inside.obey(&line, &url).await;
+            let answer = executor.execute(&line, &url).await;
             println!("\n{SAYS}{answer}");
         });
     }
-    // Nobody tells it anything any more.
-    for mut child in inside.children.lock().drain(..) {
+    // The test has closed the input.
+    for mut child in executor.children.lock().drain(..) {
         let _ = child.kill();
     }
     std::process::exit(0);
 }
 
-impl Inside {
-    async fn obey(&self, line: &str, url: &str) -> String {
-        match self.try_obey(line, url).await {
+impl Executor {
+    async fn execute(&self, line: &str, url: &str) -> String {
+        match self.try_execute(line, url).await {
             Ok(answer) => answer,
             Err(error) => format!("error {:?} {error}", error.kind()),
         }
     }
 
-    async fn try_obey(&self, line: &str, url: &str) -> Result<String, crate::Error> {
+    async fn try_execute(&self, line: &str, url: &str) -> Result<String, crate::Error> {
         let mut words = line.splitn(3, ' ');
         let mut word = || words.next().unwrap_or_default();
         let (verb, first, second) = (word(), word(), word());
@@ -93,7 +92,7 @@ impl Inside {
                 self.guards.lock().insert(second.to_owned(), guard);
                 Ok(format!("granted {fence}"))
             }
-            // Many clients of one process wait for one name, and pass it on as soon as they have it.
+            // Many clients of one process wait for one name, and release it as soon as they have it.
             "crowd" => {
                 let count: usize = first.parse().expect("a number");
                 let mut waits = Vec::new();
@@ -130,7 +129,7 @@ impl Inside {
                 });
                 Ok(format!("held by {holder}, waited for by {}", status.waiters.len()))
             }
-            // Another process has its lifeline, or its pipe, as its standard input.
+            // Another process gets the lifeline, or the pipe, as its standard input.
             "lifeline" => {
                 let lifeline = self.domain().lifeline().await?.expect("a directory has one");
                 self.give_away(lifeline.into())
@@ -146,7 +145,7 @@ impl Inside {
                         drop(domain.lock("orders/42").acquire().await?);
                         domain.close().await;
                     }
-                    // What runs in the background ends soon after.
+                    // Background tasks end soon after.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     Ok::<_, crate::Error>(())
                 };
@@ -166,7 +165,7 @@ impl Inside {
                 }
                 Ok("taken".to_owned())
             }
-            other => panic!("a puppet can't {other}"),
+            other => panic!("unknown command {other}"),
         }
     }
 

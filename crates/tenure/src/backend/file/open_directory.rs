@@ -1,4 +1,4 @@
-//! A directory that is open, and one client's session in it.
+//! A directory that one client has open, and the client's session in it.
 
 use std::sync::Arc;
 
@@ -12,30 +12,30 @@ use crate::types::error::Error;
 use crate::types::name::Name;
 use crate::types::owner::{Session, SessionId, Token};
 
-/// How many files the names are spread over.
+/// How many stripes the names are spread over.
 pub(super) const STRIPES: usize = 64;
-/// How often a session is begun again because somebody who swept was in its way.
+/// How many times a client begins a session that another client takes for a dead one and removes.
 const SESSION_TRIES: usize = 100;
 
-/// A directory that is open, and this client's session in it.
-pub(super) struct Place {
+/// A directory that this client has open, and the client's session in it.
+pub(super) struct OpenDirectory {
     pub(super) dir: Arc<Directory>,
     pub(super) session_id: SessionId,
     pub(super) session: SessionFiles,
     pub(super) stripes: Vec<Mutex<Stripe>>,
     pub(super) clock: ClockIdentity,
-    /// Whether the boot id that this process sees is not the kernel's.
+    /// Whether the boot id that this process sees is mounted over the kernel's.
     pub(super) is_boot_replaced: bool,
-    /// Tells when the machine was booted, in s of the wall clock as it is set now, if that can be known.
+    /// When the machine was booted, in seconds of the wall clock as it is set now; `None` if unknown.
     pub(super) booted_at: fn() -> Option<u64>,
-    /// What the ids of this process's sessions begin with.
+    /// The prefix of all session ids of this process.
     pub(super) process: u32,
     pub(super) network_fs_allowed: bool,
-    /// How many dead sessions had left something behind when it was opened.
+    /// How many dead sessions had left files behind when this client opened the directory.
     pub(super) swept: usize,
 }
 
-impl Place {
+impl OpenDirectory {
     pub(super) fn new(
         dir: Directory,
         session_id: &SessionId,
@@ -46,7 +46,7 @@ impl Place {
     ) -> Result<Self, Error> {
         let stripes = (0..STRIPES).map(|index| Mutex::new(Stripe::new(index))).collect();
         let (session_id, is_boot_replaced) = (session_id.clone(), platform::is_boot_replaced()?);
-        let mut place = Place {
+        let mut store = OpenDirectory {
             dir: Arc::new(dir),
             session_id,
             session,
@@ -58,18 +58,18 @@ impl Place {
             network_fs_allowed,
             swept: 0,
         };
-        let names = place.dir.list()?;
-        place.swept = session::sweep(&place.dir, &names, process);
-        replace::sweep_all(&place, &names);
-        Ok(place)
+        let names = store.dir.list()?;
+        store.swept = session::sweep(&store.dir, &names, process);
+        replace::sweep_all(&store, &names);
+        Ok(store)
     }
 
-    /// Whether nobody can find this client here any more.
+    /// Whether other clients can no longer find this client here.
     pub(super) fn is_removed(&self) -> bool {
         self.dir.is_removed() || !self.session.is_there(&self.dir)
     }
 
-    /// What to say if it is in a directory for temporary files that only this service sees.
+    /// Why a directory inside a private `/tmp` is a problem; `None` if it is elsewhere.
     pub(super) fn private_tmp(&self) -> Option<String> {
         let temporary = platform::private_tmp(self.dir.path())?;
         Some(format!("a private {temporary}, so processes outside of this service are not excluded"))
@@ -84,13 +84,13 @@ impl Place {
     }
 }
 
-/// Begins a session: with another id when somebody who swept was in its way.
+/// Begins a session; with another id if another client removed the files of the first one.
 pub(super) fn begin_session(
     dir: &Directory,
     clock: ClockIdentity,
     process: u32,
 ) -> Result<(Session, SessionFiles), Error> {
-    // Before this client makes a file: a client that is refused leaves no trace.
+    // Before this client makes a file: a refused client leaves no trace.
     session::refuse_another_boot(dir, &clock, process)?;
     for _ in 0..SESSION_TRIES {
         let session = Session::of_process(process);
@@ -98,22 +98,22 @@ pub(super) fn begin_session(
             return Ok((session, files));
         }
     }
-    Err(swept_away(dir))
+    Err(files_removed_by_others(dir))
 }
 
-pub(super) fn swept_away(dir: &Directory) -> Error {
+pub(super) fn files_removed_by_others(dir: &Directory) -> Error {
     let path = dir.path().display();
-    Error::unavailable(format!("somebody removes files from {path} as they are made"))
-        .fix("stop that, and try again")
+    Error::unavailable(format!("another process removes new files from {path}"))
+        .fix("stop that process, and try again")
 }
 
-impl Drop for Place {
+impl Drop for OpenDirectory {
     fn drop(&mut self) {
         self.session.remove(&self.dir);
     }
 }
 
-/// The stripe of a name: the same in every process.
+/// The stripe of a name, the same in every process.
 pub(super) fn index_of(name: &Name) -> usize {
     crc32fast::hash(name.as_str().as_bytes()) as usize % STRIPES
 }
