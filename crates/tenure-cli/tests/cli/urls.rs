@@ -995,7 +995,7 @@ fn a_url_that_is_wrong_about_its_store_is_named() {
     let port = place.server().port();
     for (url, why) in [
         (format!("redis+cluster://127.0.0.1:{port}"), "is not part of a cluster"),
-        (format!("redis+sentinel://127.0.0.1:{port}/main"), "is no sentinel"),
+        (format!("redis+sentinel://127.0.0.1:{port}/main"), "is not a sentinel"),
         (format!("redis://127.0.0.1:{port}/99"), "database `99`"),
     ] {
         for args in [&["run", "-w", "1h"][..], &["status"]] {

@@ -22,8 +22,8 @@ async fn one_node_that_answers_is_enough() {
     let nobody = "redis+cluster://127.0.0.1:1,127.0.0.1:2";
     let each = [
         "no node of the cluster says where names are",
-        "127.0.0.1:1 can't be reached",
-        "127.0.0.1:2 can't be reached",
+        "cannot reach redis at 127.0.0.1:1",
+        "cannot reach redis at 127.0.0.1:2",
     ];
     refused(nobody, ErrorKind::Unavailable, &each).await;
 

@@ -60,7 +60,7 @@ async fn a_user_needs_these() {
     hand_over(&one, &other).await;
     until_async("it is said", async || {
         let warnings = other.health().await.expect("a cluster").warnings;
-        warnings.iter().any(|warning| warning.contains("ask again and again"))
+        warnings.iter().any(|warning| warning.contains("they poll"))
     })
     .await;
     let findings = one.examine().await.expect("a cluster");

@@ -1,7 +1,7 @@
-//! How connections are made, whatever they are to: as whom, to which database, by which certificates, with which options of the socket.
+//! How the client connects: user, database, certificates and socket options.
 //!
-//! Our own URL decides; the driver's parser is not used, because it ignores what it does not know. A dead peer is noticed by the
-//! kernel within 3 s (keepalive, and a limit for what is not acknowledged), and by the supervisor's heartbeat before that.
+//! Tenure parses the URL itself, because the driver's parser ignores options that it does not know. The kernel notices a dead peer within
+//! 3 s (keepalive, and a limit for unacknowledged data), and the supervisor's heartbeat notices it before that.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,14 +20,14 @@ use crate::url::{Credentials, HostPort, RedisUrl, Tls};
 const KEEPALIVE: Duration = Duration::from_secs(1);
 const KEEPALIVE_PROBES: u32 = 2;
 const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
-/// How many requests may wait to be written. More than anyone has: a request must be on its way when it was first polled.
+/// The driver's queue of requests: longer than any client needs, because a request must be queued when it is first polled.
 const MOST_REQUESTS: usize = 1 << 20;
 
 /// Sections of PEM files.
 const CERTIFICATE: &str = "CERTIFICATE";
 const KEY: &str = "PRIVATE KEY";
 
-/// How connections of one kind are made: as whom, to which database, by which certificates.
+/// How to connect to servers of one kind: user, database, certificates.
 pub(super) struct Access {
     settings: RedisConnectionInfo,
     tls: Option<TlsCertificates>,
@@ -53,7 +53,7 @@ impl Access {
     }
 
     pub(super) fn client_at(&self, addr: ConnectionAddr, address: &str) -> Result<Client, Error> {
-        let invalid = |error| fault::of_connecting(&error, address);
+        let invalid = |error| fault::of_connecting(&error, address, None);
         let keepalive =
             TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(KEEPALIVE_PROBES);
         let tcp = TcpSettings::default()
@@ -69,14 +69,14 @@ impl Access {
     }
 }
 
-/// No timeouts of the driver's: it would not close the connection.
-pub(super) fn connection_config(hear: impl Fn(PushInfo) + Send + Sync + 'static) -> AsyncConnectionConfig {
+/// Without the driver's timeouts: it would not close the connection.
+pub(super) fn connection_config(on_push: impl Fn(PushInfo) + Send + Sync + 'static) -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None)
         .set_pipeline_buffer_size(MOST_REQUESTS)
         .set_push_sender(move |push: PushInfo| -> Result<(), std::convert::Infallible> {
-            hear(push);
+            on_push(push);
             Ok(())
         })
 }
@@ -94,7 +94,7 @@ fn settings(credentials: Option<&Credentials>, db: u32) -> RedisConnectionInfo {
 }
 
 fn certificates(tls: &Tls) -> Result<TlsCertificates, Error> {
-    // Someone else may have chosen one for the process; any will do.
+    // Another part of the process may have chosen a provider; any works.
     drop(rustls::crypto::ring::default_provider().install_default());
     let client_tls = match &tls.client {
         Some(client) => {
@@ -109,14 +109,15 @@ fn certificates(tls: &Tls) -> Result<TlsCertificates, Error> {
     })
 }
 
-/// A PEM file with at least one such section: the driver takes one without for an empty one, and then trusts nobody.
+/// Reads a PEM file with at least one such section. The driver accepts a file without one as empty, and then trusts no server.
 fn read(path: &Path, section: &str) -> Result<Vec<u8>, Error> {
-    let invalid =
-        |why: String| Error::invalid(format!("TLS file {} of the domain URL {why}", path.display()));
-    let content = std::fs::read(path).map_err(|error| invalid(format!("can't be read: {error}")))?;
+    let file = format!("TLS file {} of the domain URL", path.display());
+    let unreadable =
+        |error: std::io::Error| Error::invalid(format!("cannot read {file}")).because(error.to_string());
+    let content = std::fs::read(path).map_err(unreadable)?;
     let ending = format!("{section}-----");
     if !content.windows(ending.len()).any(|text| text == ending.as_bytes()) {
-        return Err(invalid(format!("has no section {section} in it; write a file in PEM")));
+        return Err(Error::invalid(format!("{file} has no section {section}")).fix("write a file in PEM"));
     }
     Ok(content)
 }

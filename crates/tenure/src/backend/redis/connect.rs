@@ -1,4 +1,5 @@
-//! To whom commands go: the server that the URL names, or the one that somebody else does; and what a new connection is asked first.
+//! Which server a client connects to: the one that the URL names, or the one that Sentinel or the cluster names. Also the first questions
+//! on a new connection: they find out whether this server can hold locks.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -11,38 +12,38 @@ use tokio::sync::Notify;
 
 use super::access::Access;
 use super::connection::Connection;
-use super::sentinel::{self, Hear, Sentinels};
+use super::sentinel::{self, OnPush, Sentinels};
 use super::server::{self, Server, string};
-use super::{fault, watcher};
+use super::{fault, greeting, watcher};
 use crate::core::deadlines::{MAX_TTL, Margin};
 use crate::sync::Mutex;
 use crate::types::duration::shown;
 use crate::types::error::Error;
 use crate::url::{HostPort, RedisUrl, Tls, Topology};
 
-/// How long a request, or a connection, may take where the URL does not say.
+/// The timeout for a request and for connecting, if the URL has none.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Makes connections to one server: the one that the URL names, or that Sentinel does.
+/// Connects to one server.
 pub(super) struct Connector {
-    way: Way,
+    endpoint: Endpoint,
     db: u32,
     user: Option<String>,
     has_password: bool,
     tls: Option<Tls>,
     pub(super) timeout: Duration,
-    /// How far the rates of clocks may differ.
+    /// How much the rates of two clocks may differ.
     pub(super) margin: Margin,
-    /// The run of the server that the commands go to, where it is known.
-    run: Mutex<Option<Arc<str>>>,
+    /// The incarnation of the server that gets the commands, if the server says it.
+    incarnation: Mutex<Option<Arc<str>>>,
 }
 
-enum Way {
+enum Endpoint {
     Direct {
         client: Box<Client>,
         address: String,
     },
-    /// One of several that a cluster has: another may take its place.
+    /// A node of a cluster: another node may take its place.
     Node {
         client: Box<Client>,
         address: String,
@@ -54,74 +55,85 @@ impl Connector {
     pub(super) fn new(url: &RedisUrl, timeout: Option<Duration>) -> Result<Self, Error> {
         let timeout = timeout.unwrap_or(TIMEOUT);
         let servers = Access::new(url, url.credentials(), url.db())?;
-        let way = match (url.topology(), url.hosts()) {
+        let endpoint = match (url.topology(), url.hosts()) {
             (Topology::Unix { path }, ..) => {
                 let address = path.display().to_string();
                 let client = Box::new(servers.client_at(ConnectionAddr::Unix(path.clone()), &address)?);
-                Way::Direct { client, address }
+                Endpoint::Direct { client, address }
             }
-            (Topology::Single, [server]) => {
-                Way::Direct { client: Box::new(servers.client(server)?), address: sentinel::shown(server) }
-            }
+            (Topology::Single, [server]) => Endpoint::Direct {
+                client: Box::new(servers.client(server)?),
+                address: sentinel::shown(server),
+            },
             (Topology::Sentinel { service, credentials }, hosts) => {
                 let theirs = Access::new(url, credentials.as_ref(), 0)?;
-                Way::Sentinel(Arc::new(Sentinels::new(service, hosts, &theirs, servers, timeout / 2)?))
+                Endpoint::Sentinel(Arc::new(Sentinels::new(service, hosts, &theirs, servers, timeout / 2)?))
             }
             _ => unreachable!("a backend of its own asks every server by itself"),
         };
-        Ok(Connector::by(way, url, timeout))
+        Ok(Connector::by(endpoint, url, timeout))
     }
 
-    /// To this node of the cluster that the URL names.
+    /// For this node of the cluster that the URL names.
     pub(super) fn of_node(
         url: &RedisUrl,
         access: &Access,
         host: &HostPort,
         timeout: Option<Duration>,
     ) -> Result<Self, Error> {
-        let way = Way::Node { client: Box::new(access.client(host)?), address: sentinel::shown(host) };
-        Ok(Connector::by(way, url, timeout.unwrap_or(TIMEOUT)))
+        let endpoint =
+            Endpoint::Node { client: Box::new(access.client(host)?), address: sentinel::shown(host) };
+        Ok(Connector::by(endpoint, url, timeout.unwrap_or(TIMEOUT)))
     }
 
-    fn by(way: Way, url: &RedisUrl, timeout: Duration) -> Self {
+    fn by(endpoint: Endpoint, url: &RedisUrl, timeout: Duration) -> Self {
         let user = url.credentials().and_then(|credentials| credentials.user.clone());
         let has_password = url.credentials().is_some();
         let (margin, tls) = (url.margin(), url.tls().cloned());
-        Connector { way, db: url.db(), user, has_password, tls, timeout, margin, run: Mutex::default() }
+        Connector {
+            endpoint,
+            db: url.db(),
+            user,
+            has_password,
+            tls,
+            timeout,
+            margin,
+            incarnation: Mutex::default(),
+        }
     }
 
-    /// Connects the commands, and hands what the server says unasked to `hear`, which must not block. The server may take this long.
+    /// Opens the connection for commands. Pushes go to `on_push`, which must not block. Each step may take `patience`.
     pub(super) async fn connect(
         &self,
         patience: Duration,
-        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+        on_push: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<Connection, Error> {
-        match &self.way {
-            Way::Direct { client, address } | Way::Node { client, address } => {
-                self.connect_to(client, address, patience, hear).await
+        match &self.endpoint {
+            Endpoint::Direct { client, address } | Endpoint::Node { client, address } => {
+                self.connect_to(client, address, patience, on_push).await
             }
-            Way::Sentinel(sentinels) => {
+            Endpoint::Sentinel(sentinels) => {
                 watcher::start(sentinels);
                 let (client, server) = sentinels.find().await?;
-                self.connect_watched(sentinels, &client, server, patience, hear).await
+                self.connect_watched(sentinels, &client, server, patience, on_push).await
             }
         }
     }
 
-    /// The same to the server that the commands go to. A name may lead to several, and one that was a master may be none any more: it must
-    /// say itself that it is one, and be the same run, as far as it may be asked.
-    pub(super) async fn join(
+    /// Opens another connection to the server that gets the commands. A host name may lead to several servers, and a former master may be
+    /// a replica now: the server must say that it is a master of the same incarnation, if the user may ask.
+    pub(super) async fn connect_to_same_server(
         &self,
         patience: Duration,
-        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+        on_push: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<Connection, Error> {
-        let mut connection = match &self.way {
-            Way::Direct { client, address } | Way::Node { client, address } => {
-                self.connect_to(client, address, patience, hear).await?
+        let mut connection = match &self.endpoint {
+            Endpoint::Direct { client, address } | Endpoint::Node { client, address } => {
+                self.connect_to(client, address, patience, on_push).await?
             }
-            Way::Sentinel(sentinels) => {
-                let (client, server) = sentinels.standing().await?;
-                self.connect_watched(sentinels, &client, server, patience, hear).await?
+            Endpoint::Sentinel(sentinels) => {
+                let (client, server) = sentinels.current().await?;
+                self.connect_watched(sentinels, &client, server, patience, on_push).await?
             }
         };
         let mut questions = redis::pipe();
@@ -129,14 +141,15 @@ impl Connector {
         questions.cmd("INFO").arg("server");
         let answers = connection.send_all(&questions);
         let answers = tokio::time::timeout(patience, answers).await.map_err(|_| self.silent())?;
-        let answers = answers.map_err(|error| fault::of_connecting(&error, &self.address()))?;
+        let answers =
+            answers.map_err(|error| fault::of_connecting(&error, &self.address(), self.addr().as_ref()))?;
         let [hello, info] = &answers[..] else { return Err(fault::unexpected(&Value::Array(answers))) };
         if server::is_replica(hello) {
             return Err(self.demoted());
         }
-        let run = string(info).and_then(|info| server::field(info, "run_id"));
-        match (self.run.lock().as_deref(), run) {
-            (Some(known), Some(run)) if known != run => {
+        let incarnation = string(info).and_then(|info| server::field(info, "run_id"));
+        match (self.incarnation.lock().as_deref(), incarnation) {
+            (Some(known), Some(incarnation)) if known != incarnation => {
                 Err(Error::not_yet(format!("another server than before answers at {}", self.address()))
                     .fix("try again"))
             }
@@ -144,13 +157,13 @@ impl Connector {
         }
     }
 
-    /// Which server the commands go to: another one where this changes.
-    pub(super) fn run(&self) -> (u64, Option<Arc<str>>) {
-        let number = match &self.way {
-            Way::Direct { .. } | Way::Node { .. } => 0,
-            Way::Sentinel(sentinels) => sentinels.number(),
+    /// Identifies the server that gets the commands: the value changes with the server.
+    pub(super) fn incarnation(&self) -> (u64, Option<Arc<str>>) {
+        let number = match &self.endpoint {
+            Endpoint::Direct { .. } | Endpoint::Node { .. } => 0,
+            Endpoint::Sentinel(sentinels) => sentinels.number(),
         };
-        (number, self.run.lock().clone())
+        (number, self.incarnation.lock().clone())
     }
 
     async fn connect_watched(
@@ -159,20 +172,20 @@ impl Connector {
         client: &Client,
         server: HostPort,
         patience: Duration,
-        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+        on_push: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<Connection, Error> {
         let (address, ended) = (sentinel::shown(&server), Arc::new(Notify::new()));
-        let rung = Arc::clone(&ended);
-        let hear: Arc<Hear> = Arc::new(move |push: PushInfo| {
+        let on_disconnect = Arc::clone(&ended);
+        let on_push: Arc<OnPush> = Arc::new(move |push: PushInfo| {
             if push.kind == PushKind::Disconnection {
-                rung.notify_one();
+                on_disconnect.notify_one();
             }
-            hear(push);
+            on_push(push);
         });
-        // Before it is connected to: it may be followed by another in between, and is then not waited for.
-        sentinels.watch(server, &hear);
-        let heard = Arc::clone(&hear);
-        let mut connecting = pin!(self.connect_to(client, &address, patience, move |push| heard(push)));
+        // Before connecting: if Sentinel names another master meanwhile, the attempt ends.
+        sentinels.watch(server, &on_push);
+        let forward = Arc::clone(&on_push);
+        let mut connecting = pin!(self.connect_to(client, &address, patience, move |push| forward(push)));
         let mut ended = pin!(ended.notified());
         let connected = poll_fn(|cx| match connecting.as_mut().poll(cx) {
             Poll::Ready(connected) => Poll::Ready(Some(connected)),
@@ -180,13 +193,13 @@ impl Connector {
         });
         let connected = match connected.await {
             Some(connected) => Some(connected),
-            // It broke off by itself, and says why.
-            None if sentinels.watches(&hear) => Some(connecting.await),
+            // The connection broke by itself, and the error says why.
+            None if sentinels.watches(&on_push) => Some(connecting.await),
             None => None,
         };
         match connected {
-            Some(Ok(_)) | None if !sentinels.watches(&hear) => Err(Error::not_yet(format!(
-                "sentinel named another master than {address} while it was connected to"
+            Some(Ok(_)) | None if !sentinels.watches(&on_push) => Err(Error::not_yet(format!(
+                "sentinel named another master than {address} while the client connected to it"
             ))
             .fix("try again")),
             Some(connected) => connected,
@@ -199,18 +212,23 @@ impl Connector {
         client: &Client,
         address: &str,
         patience: Duration,
-        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+        on_push: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<Connection, Error> {
-        match tokio::time::timeout(patience, Connection::new(client, hear)).await {
-            Ok(connection) => connection.map_err(|error| {
-                fault::of_selecting(&error, address, self.db)
-                    .unwrap_or_else(|| fault::of_connecting(&error, address))
-            }),
-            Err(_) => Err(self.silent()),
+        let error = match tokio::time::timeout(patience, Connection::new(client, on_push)).await {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(error)) => error,
+            Err(_) => return Err(self.silent()),
+        };
+        let addr = client.get_connection_info().addr();
+        if error.is_connection_dropped() && !error.is_connection_refusal() && greeting::is_denied(addr).await
+        {
+            return Err(fault::protected_mode(address));
         }
+        Err(fault::of_selecting(&error, address, self.db)
+            .unwrap_or_else(|| fault::of_connecting(&error, address, Some(addr))))
     }
 
-    /// Prepares a connection for commands: the server tells of changes to the keys that are asked for, but for our own.
+    /// Prepares a connection for commands. The server reports changes to tracked keys, except changes by this client.
     pub(super) async fn prepare(
         &self,
         connection: &mut Connection,
@@ -224,7 +242,8 @@ impl Connector {
         setup.cmd("TIME");
         let answers = tokio::time::timeout(patience, connection.send_all(&setup)).await;
         let answers = answers.map_err(|_| self.silent())?;
-        let answers = answers.map_err(|error| fault::of_connecting(&error, &self.address()))?;
+        let answers =
+            answers.map_err(|error| fault::of_connecting(&error, &self.address(), self.addr().as_ref()))?;
         let [hello, tracking, caching, info, time] = &answers[..] else {
             return Err(fault::unexpected(&Value::Array(answers)));
         };
@@ -241,32 +260,32 @@ impl Connector {
         let mut server = Server::new(hello, info, time, refusal);
         if server.is_sentinel {
             let address = self.address();
-            let place = match self.addr() {
+            let host = match self.addr() {
                 Some(ConnectionAddr::Unix(_)) => "HOST:PORT",
                 _ => &address,
             };
-            return Err(Error::invalid(format!("what answers at {address} is a sentinel"))
-                .fix(format!("write redis+sentinel://{place}/SERVICE")));
+            return Err(Error::invalid(format!("the server at {address} is a sentinel"))
+                .fix(format!("write redis+sentinel://{host}/SERVICE")));
         }
-        if server.is_node && !matches!(self.way, Way::Node { .. }) {
+        if server.is_node && !matches!(self.endpoint, Endpoint::Node { .. }) {
             return Err(self.clustered());
         }
-        // What was started lately may have forgotten something, unless this.
+        // A server that started lately may have forgotten leases, unless it syncs every change to disk.
         if server.appends && server.uptime.is_some_and(|uptime| uptime < MAX_TTL) {
-            server.keeps_all = self.asks_for_every_change(connection).await;
+            server.keeps_all = self.syncs_every_change(connection).await;
         }
         if server.is_replica {
             return Err(self.demoted());
         }
-        if let Way::Sentinel(sentinels) = &self.way {
+        if let Endpoint::Sentinel(sentinels) = &self.endpoint {
             sentinels.confirm().await?;
         }
-        self.run.lock().clone_from(&server.run_id);
+        self.incarnation.lock().clone_from(&server.run_id);
         Ok(server)
     }
 
-    /// Whether the append-only file has every change before it is answered; no, where the server does not say.
-    async fn asks_for_every_change(&self, connection: &mut Connection) -> bool {
+    /// Whether the append-only file has every change before the server answers; false if the server does not say.
+    async fn syncs_every_change(&self, connection: &mut Connection) -> bool {
         let mut config = redis::Cmd::new();
         config.arg("CONFIG").arg("GET").arg("appendfsync");
         let answer = tokio::time::timeout(self.timeout, connection.send(&config)).await;
@@ -274,15 +293,17 @@ impl Connector {
         fields.iter().any(|(_, value)| string(value) == Some("always"))
     }
 
-    /// The server takes no writes. Where somebody knows which one does, that is worth asking again.
+    /// The server is a replica. If Sentinel or the cluster names the master, asking again is worth it.
     pub(super) fn demoted(&self) -> Error {
         let address = self.address();
-        match &self.way {
-            Way::Direct { .. } => Error::unavailable(format!("redis at {address} is a read-only replica"))
-                .fix("point the URL at the master"),
-            Way::Node { .. } => Error::not_yet(format!("redis at {address} is a replica now"))
+        match &self.endpoint {
+            Endpoint::Direct { .. } => {
+                Error::unavailable(format!("redis at {address} is a read-only replica"))
+                    .fix("point the URL at the master")
+            }
+            Endpoint::Node { .. } => Error::not_yet(format!("redis at {address} is a replica now"))
                 .fix("try again when the cluster names its master"),
-            Way::Sentinel(sentinels) => Error::not_yet(format!(
+            Endpoint::Sentinel(sentinels) => Error::not_yet(format!(
                 "redis at {address}, which sentinel names as the master of `{}`, is a replica",
                 sentinels.service
             ))
@@ -290,7 +311,7 @@ impl Connector {
         }
     }
 
-    /// Whoever does not know that the server is one of several would share its queues with those who do, and miss their messages.
+    /// A client that does not know of the cluster would share queues with clients that do, and would miss their messages.
     fn clustered(&self) -> Error {
         let (address, addr) = (self.address(), self.addr());
         let scheme = match addr {
@@ -305,37 +326,37 @@ impl Connector {
             .fix(format!("write {scheme}://{host}"))
     }
 
-    /// Whether there may be another server when this one is not the master any more.
+    /// Whether another server may take the place of this master.
     pub(super) fn has_successors(&self) -> bool {
-        matches!(self.way, Way::Node { .. } | Way::Sentinel(_))
+        matches!(self.endpoint, Endpoint::Node { .. } | Endpoint::Sentinel(_))
     }
 
-    /// Who names the server.
+    /// The Sentinels that name the server.
     pub(super) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
-        match &self.way {
-            Way::Direct { .. } | Way::Node { .. } => None,
-            Way::Sentinel(sentinels) => Some(sentinels),
+        match &self.endpoint {
+            Endpoint::Direct { .. } | Endpoint::Node { .. } => None,
+            Endpoint::Sentinel(sentinels) => Some(sentinels),
         }
     }
 
-    /// What to call the server in a message.
+    /// The server's address, for messages.
     pub(super) fn address(&self) -> String {
-        match &self.way {
-            Way::Direct { address, .. } | Way::Node { address, .. } => address.clone(),
-            Way::Sentinel(sentinels) => match sentinels.master() {
+        match &self.endpoint {
+            Endpoint::Direct { address, .. } | Endpoint::Node { address, .. } => address.clone(),
+            Endpoint::Sentinel(sentinels) => match sentinels.master() {
                 Some(master) => sentinel::shown(&master),
                 None => format!("the master of `{}`", sentinels.service),
             },
         }
     }
 
-    /// Where the server is; nowhere when nobody named it yet.
+    /// The server's address for the driver; `None` until Sentinel has named a master.
     pub(super) fn addr(&self) -> Option<ConnectionAddr> {
-        match &self.way {
-            Way::Direct { client, .. } | Way::Node { client, .. } => {
+        match &self.endpoint {
+            Endpoint::Direct { client, .. } | Endpoint::Node { client, .. } => {
                 Some(client.get_connection_info().addr().clone())
             }
-            Way::Sentinel(sentinels) => sentinels.master().map(|master| sentinels.addr(&master)),
+            Endpoint::Sentinel(sentinels) => sentinels.master().map(|master| sentinels.addr(&master)),
         }
     }
 
@@ -344,7 +365,7 @@ impl Connector {
         self.user.as_deref()
     }
 
-    /// Whether the URL has one.
+    /// Whether the URL has a password.
     pub(super) fn has_password(&self) -> bool {
         self.has_password
     }
@@ -355,7 +376,7 @@ impl Connector {
     }
 
     pub(super) fn silent(&self) -> Error {
-        let why = match self.addr() {
+        let fix = match self.addr() {
             Some(ConnectionAddr::TcpTls { .. }) => {
                 "is it overloaded, cut off, or does it expect redis:// without TLS?"
             }
@@ -366,6 +387,6 @@ impl Connector {
             self.address(),
             shown(self.timeout)
         ))
-        .fix(why)
+        .fix(fix)
     }
 }

@@ -1,7 +1,7 @@
-//! A connection of the driver, on which every request ends.
+//! A connection of the driver on which every request ends.
 //!
-//! The driver has a task for each connection, and a channel to it. The task ends when the connection breaks, and with it all requests that
-//! it has taken. One that enters the channel at that very moment is taken by nobody: it would wait for as long as its caller does.
+//! The driver has a task for each connection, with a channel for requests. The task ends when the connection breaks, and so do the
+//! requests that it has taken. But a request that enters the channel at that moment would never end.
 
 use std::io;
 use std::pin::pin;
@@ -22,10 +22,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects, and hands what the server says unasked to `hear`, which must not block.
+    /// Connects. Pushes go to `on_push`, which must not block.
     pub(super) async fn new(
         client: &Client,
-        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+        on_push: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> RedisResult<Self> {
         let end = Arc::new(Semaphore::new(0));
         let ends = Arc::clone(&end);
@@ -33,7 +33,7 @@ impl Connection {
             if push.kind == PushKind::Disconnection {
                 ends.close();
             }
-            hear(push);
+            on_push(push);
         });
         let driver = until(&end, client.get_multiplexed_async_connection_with_config(&config)).await?;
         Ok(Connection { driver, end })
@@ -43,7 +43,7 @@ impl Connection {
         until(&self.end, self.driver.send_packed_command(command)).await
     }
 
-    /// Sends commands in one go; what each of them was answered.
+    /// Sends commands in one pipeline. Returns the answer to each.
     pub(super) async fn send_all(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
         until(&self.end, self.driver.send_packed_commands(commands, 0, commands.len())).await
     }
@@ -53,7 +53,7 @@ impl Connection {
     }
 }
 
-/// What a request came to, by the end of its connection at the latest.
+/// The answer to a request, or an error when its connection ends.
 async fn until<T>(end: &Semaphore, request: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
     let (mut request, mut ended) = (pin!(request), pin!(end.acquire()));
     std::future::poll_fn(|cx| {
@@ -63,7 +63,7 @@ async fn until<T>(end: &Semaphore, request: impl Future<Output = RedisResult<T>>
         if ended.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
-        // What was answered before the end may have come just now.
+        // The answer may have arrived just before the end.
         match request.as_mut().poll(cx) {
             Poll::Pending => Poll::Ready(Err(io::Error::from(io::ErrorKind::BrokenPipe).into())),
             answer => answer,
@@ -76,13 +76,13 @@ async fn until<T>(end: &Semaphore, request: impl Future<Output = RedisResult<T>>
 mod tests {
     use super::*;
 
-    // R2.3: nobody waits for an answer that can't come.
+    // R2.3: a request without an answer ends.
     #[tokio::test]
     async fn a_request_ends_with_its_connection() {
         let end = Semaphore::new(0);
         let mut request = pin!(until(&end, std::future::pending::<RedisResult<()>>()));
         let is_pending = std::future::poll_fn(|cx| Poll::Ready(request.as_mut().poll(cx).is_pending())).await;
-        assert!(is_pending, "the connection stands");
+        assert!(is_pending, "the connection is open");
         end.close();
         assert!(request.await.expect_err("it broke").is_connection_dropped());
         let late = until(&end, std::future::pending::<RedisResult<()>>()).await;
@@ -100,9 +100,9 @@ mod tests {
         let request = std::future::poll_fn(|cx| {
             polls += 1;
             let polled = answered.as_mut().poll(cx).map(|answer| Ok(answer.expect("it was answered")));
-            // Both come right after it was looked for.
+            // Both arrive right after the first poll.
             if let Some(answer) = answer.take() {
-                answer.send(7).expect("somebody waits");
+                answer.send(7).expect("a waiting request");
                 end.close();
             }
             polled

@@ -1,8 +1,8 @@
-//! Whether this server is fit to hold locks: what it says of itself ([`facts`]), what follows from that ([`checks`]), and a lease that is played
-//! through with the permissions of this user ([`rehearsal`](crate::backend::rehearsal)).
+//! Whether this server is fit to hold locks: what it says about itself ([`facts`]), what follows from that ([`checks`]), and a
+//! [self-test](crate::backend::rehearsal) of a lease with the permissions of this user.
 //!
-//! A user may lack the permission for any question. Then the answer is not known, which is said, and is a doubt where it matters. Remedies are
-//! commands for whoever administrates the server: the user of the URL need not be allowed to do them.
+//! The user may lack the permission for any question. Then the answer is unknown, which a finding says, and is doubtful if it matters.
+//! Remedies are commands for the server's administrator: the user of the URL need not be allowed to run them.
 
 mod checks;
 pub(super) mod cluster;
@@ -20,7 +20,7 @@ use redis::{Cmd, Value};
 use self::facts::Facts;
 use self::remedy::Remedies;
 use super::Redis;
-use super::client::{Asker, Client};
+use super::client::{ServerClient, SessionContext};
 use super::connect::Connector;
 use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
 use crate::backend::{Backend as _, Sink};
@@ -28,27 +28,27 @@ use crate::types::error::{Error, ErrorKind};
 use crate::types::finding::{Finding, Verdict};
 use crate::types::owner::Session;
 
-/// How long replicas have to say that they know of a lock.
+/// How long replicas may take to acknowledge a lock.
 const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
 
-/// Looks at everything.
-pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> {
+pub(super) async fn examine(client: Arc<ServerClient>) -> Result<Vec<Finding>, Error> {
     let start = Instant::now();
-    let mut line = client.link.line().await?;
+    let mut active = client.link.active().await?;
     let connector = &client.link.connector;
-    let mut facts = Facts::ask(&mut line, &connector.address(), client.asker()).await?;
-    let remedies = Remedies::new(connector, &client.asker().keys, facts.user.as_deref().or(connector.user()));
+    let mut facts = Facts::ask(&mut active, &connector.address(), client.context()).await?;
+    let remedies =
+        Remedies::new(connector, &client.context().keys, facts.user.as_deref().or(connector.user()));
     let store =
         format!("server at {} answered all questions in {}", connector.address(), shown(start.elapsed()));
     let mut findings = vec![Finding::fit("store", store)];
-    let demand = client.ear.acknowledgement.as_ref();
+    let demand = client.listener.required.as_ref();
     let needed = demand.map(|demand| (demand, demand.needed()));
     let known = needed.as_ref().and_then(|(_, needed)| needed.as_ref().ok().copied());
-    let rehearsal = Rehearsal::play(&client, facts.replicas().max(known.unwrap_or(0))).await;
-    let acknowledged = rehearsal.acknowledged;
+    let self_test = SelfTest::run(&client, facts.replicas().max(known.unwrap_or(0))).await;
+    let acknowledged = self_test.acknowledged;
     let replicas = match needed {
         Some((_, Err(error))) => Some(replicas::uncounted(&error)),
-        Some((demand, Ok(needed))) if rehearsal.rehearsed.lease.is_ok() => {
+        Some((demand, Ok(needed))) if self_test.rehearsed.lease.is_ok() => {
             Some(replicas::demanded(&facts, needed, acknowledged, demand, &remedies))
         }
         _ => replicas::undemanded(&facts, acknowledged, &remedies),
@@ -58,19 +58,19 @@ pub(super) async fn examine(client: Arc<Client>) -> Result<Vec<Finding>, Error> 
         beside.push(sentinels::finding(sentinels, &sentinels.ask_each(|_| false).await));
     }
     beside.extend(replicas);
-    facts.measure_rate(&mut line, client.asker()).await;
+    facts.measure_rate(&mut active, client.context()).await;
     let mut of_server = of_server(&facts, connector, &remedies, beside);
-    // What it is comes first, and what matters least last.
+    // The identity of the server comes first, and the least important finding last.
     let listing = of_server.pop();
     findings.extend(of_server.drain(..2));
     findings.push(checks::encryption(connector));
     findings.extend(of_server);
-    findings.extend(rehearsal.findings(&remedies, demand.is_some()));
+    findings.extend(self_test.findings(&remedies, demand.is_some()));
     findings.extend(listing);
     Ok(findings)
 }
 
-/// What is to be said of each server, and of those beside it.
+/// The findings for one server, and those about its replicas and Sentinels.
 fn of_server(
     facts: &Facts,
     connector: &Connector,
@@ -90,41 +90,42 @@ fn of_server(
     findings
 }
 
-/// A lease that was played through.
-struct Rehearsal {
+/// The self-test of a lease.
+struct SelfTest {
     rehearsed: Rehearsed,
-    /// Why grants can't be published or heard.
-    missed_grants: Option<String>,
-    /// Why losses are not told.
+    /// Why clients cannot publish grants or listen for them, in the words of the server.
+    grants_refused: Option<String>,
+    /// Why the server does not report losses.
     untracked: Option<String>,
-    /// How many replicas knew of it soon.
+    /// How many replicas acknowledged it soon.
     acknowledged: Option<u64>,
 }
 
-impl Rehearsal {
-    async fn play(client: &Arc<Client>, replicas: u64) -> Self {
-        Rehearsal::try_play(client, replicas).await.unwrap_or_else(|error| Rehearsal {
+impl SelfTest {
+    async fn run(client: &Arc<ServerClient>, replicas: u64) -> Self {
+        SelfTest::try_run(client, replicas).await.unwrap_or_else(|error| SelfTest {
             rehearsed: Rehearsed { lease: Err(error), hand_over: None, loss: None },
-            missed_grants: None,
+            grants_refused: None,
             untracked: None,
             acknowledged: None,
         })
     }
 
-    async fn try_play(client: &Arc<Client>, replicas: u64) -> Result<Self, Error> {
-        let (deaf, ear, name) = (Arc::new(Ear::default()), Arc::new(Ear::default()), rehearsal::name());
-        let (holder, waiter) = (another(client, &deaf).await?, another(client, &ear).await?);
-        let rehearsed = rehearse(&name, &holder, &waiter, &ear).await;
+    async fn try_run(client: &Arc<ServerClient>, replicas: u64) -> Result<Self, Error> {
+        let (unused, sink, name) = (Arc::new(Ear::default()), Arc::new(Ear::default()), rehearsal::name());
+        let (holder, waiter) = (another(client, &unused).await?, another(client, &sink).await?);
+        let rehearsed = rehearse(&name, &holder, &waiter, &sink).await;
         let acknowledged = if replicas > 0 { acknowledged(&holder, replicas).await } else { None };
-        // If that is refused, so was the lease.
+        // If the server refuses this, it refused the lease too.
         drop(holder.forget(&name).await);
-        let missed_grants = waiter.0.ear.hearing.refusal().map(|error| error.to_string());
-        let missed_grants = missed_grants.or_else(|| holder.0.unpublished().cloned());
+        let grants_refused = waiter.0.listener.grants.refusal().map(|error| server_words(&error));
+        let grants_refused = grants_refused.or_else(|| holder.0.unpublished().cloned());
         let untracked = waiter.0.server().and_then(|server| server.tracking_refused.clone());
-        Ok(Rehearsal { rehearsed, missed_grants, untracked, acknowledged })
+        Ok(SelfTest { rehearsed, grants_refused, untracked, acknowledged })
     }
 
-    /// As findings, with what the server said, and what to allow. The lease is the master's alone, also if the URL demands replicas.
+    /// As findings, with the server's words and the permissions to grant. The lease is on the master alone, even if the URL demands
+    /// replicas.
     fn findings(&self, remedies: &Remedies, is_demanding: bool) -> Vec<Finding> {
         let mut findings = self.rehearsed.findings();
         if is_demanding && self.rehearsed.lease.is_ok() {
@@ -132,37 +133,43 @@ impl Rehearsal {
             lease.for_each(|lease| lease.reason.push_str(", on the master alone"));
         }
         for finding in findings.iter_mut().filter(|finding| finding.verdict > Verdict::Fit) {
-            let said = match (finding.check, &self.rehearsed.lease) {
-                ("hand-over", _) => self.missed_grants.clone(),
+            let refusal = match (finding.check, &self.rehearsed.lease) {
+                ("hand-over", _) => self.grants_refused.clone(),
                 ("loss", _) => self.untracked.clone(),
-                (_, Err(error)) if error.kind() == ErrorKind::Denied => Some(error.to_string()),
+                (_, Err(error)) if error.kind() == ErrorKind::Denied => Some(server_words(error)),
                 _ => None,
             };
-            let Some(said) = said else { continue };
-            if !finding.reason.contains("permission") {
-                finding.reason =
-                    format!("{} ({})", finding.reason, said.split("; ").next().unwrap_or_default());
+            let Some(refusal) = refusal else { continue };
+            // The finding about the lease has the whole error already.
+            if finding.check != "lease" {
+                finding.reason = format!("{} ({refusal})", finding.reason);
             }
-            finding.remedy = Some(remedies.permit(&said));
+            finding.remedy = Some(remedies.permit(&refusal));
         }
         findings
     }
 }
 
-/// Another client of the same server.
-async fn another(client: &Client, ear: &Arc<Ear>) -> Result<Redis, Error> {
-    let sink: Weak<dyn Sink> = Arc::<Ear>::downgrade(ear);
-    let (connector, asker) = (Arc::clone(&client.link.connector), client.asker());
-    let asker = Asker::new(Session::random(), asker.keys.clone(), asker.clock.clone(), sink, false);
-    Ok(Redis(Arc::new(Client::open(connector, asker, None, true).await?)))
+/// The words of the server in an error, if it has them.
+fn server_words(error: &Error) -> String {
+    error.reason().unwrap_or(error.what()).to_owned()
 }
 
-/// How many replicas know of what this client last wrote; `None` when that may not be asked.
+/// Another client of the same server.
+async fn another(client: &ServerClient, sink: &Arc<Ear>) -> Result<Redis, Error> {
+    let sink: Weak<dyn Sink> = Arc::<Ear>::downgrade(sink);
+    let (connector, context) = (Arc::clone(&client.link.connector), client.context());
+    let context =
+        SessionContext::new(Session::random(), context.keys.clone(), context.clock.clone(), sink, false);
+    Ok(Redis(Arc::new(ServerClient::open(connector, context, None, true).await?)))
+}
+
+/// How many replicas have acknowledged the last write of this client; `None` if the user may not ask.
 async fn acknowledged(client: &Redis, replicas: u64) -> Option<u64> {
     let mut wait = Cmd::new();
     wait.arg("WAIT").arg(replicas).arg(LONGEST_REPLICATION.as_millis().to_string());
-    let mut line = client.0.link.line().await.ok()?;
-    match line.connection.send(&wait).await {
+    let mut active = client.0.link.active().await.ok()?;
+    match active.connection.send(&wait).await {
         Ok(Value::Int(count)) => u64::try_from(count).ok(),
         _ => None,
     }

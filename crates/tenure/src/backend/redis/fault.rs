@@ -1,9 +1,11 @@
-//! What a server's refusal, or its silence, means: an error that says what to do.
+//! What a refusal, a broken connection or a timeout means: an error that says what to do.
 //!
-//! The difference that matters is whether the request may have been executed. A refusal was not: whoever asked may ask again, and no
-//! lease is lost by it. Silence tells nothing: the request is sent again with the same token, until the deadline.
+//! The important difference is whether the server may have executed the request. It did not execute a request that it refused: the client
+//! may send it again, and loses no lease. If there is no answer, the client repeats the request with the same token until the deadline.
+//!
+//! An error says what failed and names the server; its reason has the words of the server or the driver; its remedy says what to do.
 
-use redis::{RedisError, ServerError, Value};
+use redis::{ConnectionAddr, RedisError, ServerError, Value};
 
 use super::keys::Keys;
 use crate::types::error::{Error, ErrorKind};
@@ -13,16 +15,19 @@ pub(super) fn refused_for(error: &ServerError, address: &str, lock: &str) -> Err
     if error.code() != "WRONGTYPE" {
         return refused(error, address);
     }
-    let [fence, queue, beats] = Keys::beside(lock);
-    let message = match error.details() {
-        Some(details) if details.contains("out of range") => format!(
-            "redis at {address} has a last fence in key `{fence}` that is out of range: something else wrote it; delete this key"
-        ),
-        _ => format!(
-            "redis at {address} holds something else than a lock in key `{lock}`, or in one of `{fence}`, `{queue}` and `{beats}`; use another name, or another `prefix` in the URL"
-        ),
-    };
-    Error::new(ErrorKind::Protocol, message)
+    let [fence, queue, heartbeats] = Keys::beside(lock);
+    match error.details() {
+        Some(details) if details.contains("out of range") => {
+            let what = format!("redis at {address} has a last fence in key `{fence}` that is out of range");
+            Error::new(ErrorKind::Protocol, what).because("another program wrote it").fix("delete this key")
+        }
+        _ => {
+            let what = format!(
+                "redis at {address} holds something else than a lock in key `{lock}`, or in one of `{fence}`, `{queue}` and `{heartbeats}`"
+            );
+            Error::new(ErrorKind::Protocol, what).fix("use another name, or another `prefix` in the URL")
+        }
+    }
 }
 
 /// The server refused a command.
@@ -30,125 +35,184 @@ pub(super) fn refused(error: &ServerError, address: &str) -> Error {
     let said = said(error.code(), error.details());
     match error.code() {
         "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => {
-            Error::not_yet(format!("redis at {address} does not execute commands at the moment ({said})"))
+            Error::not_yet(format!("redis at {address} does not execute commands at the moment"))
+                .because(said)
                 .fix("try again")
         }
-        _ if is_read_only(error) => {
-            Error::unavailable(format!("redis at {address} is a read-only replica ({said})"))
-                .fix("point the URL at the master")
+        _ if is_read_only(error) => Error::unavailable(format!("redis at {address} is a read-only replica"))
+            .because(said)
+            .fix("point the URL at the master"),
+        "OOM" => Error::unavailable(format!("redis at {address} is out of memory"))
+            .because(said)
+            .fix("raise its maxmemory, or free memory; leases that are held stay held"),
+        "MISCONF" => {
+            Error::unavailable(format!("redis at {address} cannot write to its disk, and refuses changes"))
+                .because(said)
+                .fix("free its disk")
         }
-        "OOM" => Error::unavailable(format!("redis at {address} is out of memory ({said})"))
-            .fix("raise its maxmemory, or free some: leases that are held go on"),
-        "MISCONF" => Error::unavailable(format!(
-            "redis at {address} can't write to its disk, and refuses changes ({said})"
-        ))
-        .fix("free its disk"),
         "NOREPLICAS" => Error::unavailable(format!(
-            "redis at {address} has fewer replicas than its min-replicas-to-write demands ({said})"
+            "redis at {address} has fewer replicas than its min-replicas-to-write demands"
         ))
+        .because(said)
         .fix("bring them back"),
-        "WRONGPASS" => Error::new(
-            ErrorKind::Denied,
-            format!("redis at {address} refused the user or the password of the URL ({said})"),
-        )
-        .fix("correct them"),
-        "NOAUTH" => {
-            let fix = "write redis://:password@host for `requirepass`, or redis://user:password@host, and keep that URL in a file: \
-                       /etc/tenure/url or --url-file";
-            Error::new(ErrorKind::Denied, format!("redis at {address} requires a password (NOAUTH)")).fix(fix)
-        }
-        // It goes on to explain its configuration at length.
-        "DENIED" => Error::new(
-            ErrorKind::Denied,
-            format!("redis at {address} is in protected mode and refuses other machines (DENIED)"),
-        )
-        .fix("set a password on the server: requirepass"),
-        "NOPERM" => not_permitted(&said, address),
+        "WRONGPASS" => wrong_password(address).because(said),
+        "NOAUTH" => Error::new(ErrorKind::Denied, format!("redis at {address} requires a password"))
+            .because("NOAUTH")
+            .fix("put it into the URL, before the host: `:password@` for `requirepass`, or `user:password@`"),
+        // The rest of its message explains the server's configuration at length.
+        "DENIED" => protected_mode(address),
+        "NOPERM" => not_permitted(address).because(said),
         "MOVED" | "ASK" | "CROSSSLOT" => Error::unsupported(format!(
-            "redis at {address} is a node of a cluster, and has other names than this one ({said})"
+            "redis at {address} is a node of a cluster, and does not have this name"
         ))
+        .because(said)
         .fix("write redis+cluster:// in the URL"),
-        // The slot of its keys is being moved, and it removed one of them and looked for it again.
-        _ if said.contains("non local key") => Error::unanswered(format!(
-            "redis at {address} broke a script off, because its slot is being moved ({said})"
-        ))
-        .fix("try again"),
-        // What a script may not do has no code of its own before Redis 7.2, and none in Valkey.
+        // The slot of the keys is moving: the script removed a key and then looked for it again.
+        _ if said.contains("non local key") => {
+            Error::unanswered(format!("redis at {address} aborted a script, because its slot is moving"))
+                .because(said)
+                .fix("try again")
+        }
+        // Before Redis 7.2, and in Valkey, the error about a command inside a script has no code of its own.
         _ if said.contains("The user executing the script") || said.contains("ACL failure in script") => {
-            not_permitted(&said, address)
+            not_permitted(address).because(said)
         }
         _ if said.contains("unknown command") => {
-            Error::unsupported(format!("redis at {address} can't run what tenure needs ({said})"))
+            Error::unsupported(format!("redis at {address} lacks a command that tenure needs"))
+                .because(said)
                 .fix("use Redis 6.2 or later")
         }
-        _ => Error::new(ErrorKind::Protocol, format!("redis at {address} answered with an error: {said}")),
+        _ => Error::new(ErrorKind::Protocol, format!("redis at {address} answered with an error"))
+            .because(said),
     }
 }
 
-/// The server is a replica. Before Redis 7.0 a script finds that out by itself, and its error has no code of its own.
+/// The server is a replica. Before Redis 7.0 the error comes from inside the script, and has no code of its own.
 pub(super) fn is_read_only(error: &ServerError) -> bool {
     error.code() == "READONLY" || error.details().is_some_and(|details| details.contains(": -READONLY "))
 }
 
-fn not_permitted(said: &str, address: &str) -> Error {
-    Error::new(
-        ErrorKind::Denied,
-        format!("redis at {address} says that the user lacks a permission ({said})"),
-    )
-    .fix("docs/backends/redis.md lists what it needs")
+/// The server has no password, and accepts connections from its own machine only.
+pub(super) fn protected_mode(address: &str) -> Error {
+    let what = format!("redis at {address} is in protected mode and refuses other machines");
+    Error::new(ErrorKind::Denied, what).because("DENIED").fix("set a password on the server: requirepass")
 }
 
-/// A command was sent, and something else than an answer came.
+fn not_permitted(address: &str) -> Error {
+    Error::new(ErrorKind::Denied, format!("redis at {address} says that the user lacks a permission"))
+        .fix("docs/backends/redis.md lists the permissions")
+}
+
+fn wrong_password(address: &str) -> Error {
+    Error::new(ErrorKind::Denied, format!("redis at {address} refused the user or the password of the URL"))
+        .fix("correct them")
+}
+
+/// The client sent a command, and the connection broke before the answer.
 pub(super) fn of_command(error: &RedisError, address: &str) -> Error {
     match server_error(error) {
         Some(refusal) => refused(&refusal, address),
-        None => Error::unanswered(format!(
-            "redis at {address} did not answer before the connection broke ({error})"
-        ))
-        .fix("try again"),
+        None => Error::unanswered(format!("redis at {address} did not answer before the connection broke"))
+            .because(error.to_string())
+            .fix("try again"),
     }
 }
 
-/// A connection could not be made.
-pub(super) fn of_connecting(error: &RedisError, address: &str) -> Error {
+/// The client cannot connect to the server at this address.
+pub(super) fn of_connecting(error: &RedisError, address: &str, addr: Option<&ConnectionAddr>) -> Error {
     if let Some(refusal) = server_error(error) {
         return refused(&refusal, address);
     }
+    let said = error.to_string();
     match error.kind() {
-        redis::ErrorKind::AuthenticationFailed => Error::new(
-            ErrorKind::Denied,
-            format!("redis at {address} refused the user or the password of the URL"),
-        ),
-        redis::ErrorKind::RESP3NotSupported => Error::unsupported(format!("redis at {address} does not speak RESP3")).fix("use Redis 6.2 or later, or Valkey"),
-        redis::ErrorKind::InvalidClientConfig => {
-            Error::invalid(format!("redis at {address} can't be connected to like this: {error}"))
+        redis::ErrorKind::AuthenticationFailed => wrong_password(address),
+        redis::ErrorKind::RESP3NotSupported => {
+            Error::unsupported(format!("redis at {address} does not speak RESP3"))
+                .fix("use Redis 6.2 or later, or Valkey")
         }
-        redis::ErrorKind::Parse | redis::ErrorKind::UnexpectedReturnType => Error::unavailable(format!("what answers at {address} is no redis server, or expects TLS")).fix("correct the host and the port, or write rediss://"),
-        // Told first: the driver counts it among the connections that broke.
-        _ if error.is_connection_refusal() => not_there(error, address),
-        // It is there, or something is, but the connection broke while it was made.
-        _ if error.is_connection_dropped() => Error::not_yet(format!("redis at {address} breaks connections off ({error})")).fix("try again, or write rediss:// if it expects TLS"),
-        _ if error.to_string().contains("CaUsedAsEndEntity") => Error::unavailable(format!("redis at {address} has the certificate of an authority (CA:TRUE), which can't be that of a server")).fix("\
-             make one with `-addext basicConstraints=critical,CA:FALSE`, or one for the server that this authority signs"),
-        _ if error.to_string().contains("certificate") => Error::unavailable(format!("redis at {address} can't be trusted ({error})")).fix("name the authority of its certificate with `tls_ca`, and the host as it does"),
-        _ if error.to_string().contains("lookup address") => unresolved(error, address),
-        _ => not_there(error, address),
+        redis::ErrorKind::InvalidClientConfig => {
+            Error::invalid(format!("cannot connect to redis at {address} in this way")).because(said)
+        }
+        redis::ErrorKind::Parse | redis::ErrorKind::UnexpectedReturnType => {
+            Error::unavailable(format!("the server at {address} is not a redis server, or expects TLS"))
+                .fix("correct the host and the port, or write rediss://")
+        }
+        // Before the next case: the driver counts a refused connection as a dropped one.
+        _ if error.is_connection_refusal() => cannot_reach(said, address),
+        _ if error.is_connection_dropped() => dropped(said, address, addr),
+        _ => of_certificates(&said, address).unwrap_or_else(|| match said.contains("lookup address") {
+            true => unresolved(&said, address),
+            false => cannot_reach(said, address),
+        }),
     }
 }
 
-/// The name of the host leads nowhere.
-fn unresolved(error: &RedisError, address: &str) -> Error {
+fn cannot_reach(said: String, address: &str) -> Error {
+    Error::unavailable(format!("cannot reach redis at {address}")).because(said).fix("is it running?")
+}
+
+/// A server accepted the connection, and closed it before it answered.
+fn dropped(said: String, address: &str, addr: Option<&ConnectionAddr>) -> Error {
+    let fix = match addr {
+        Some(ConnectionAddr::Tcp(..)) => {
+            "try again; if it expects TLS, write rediss://; if it has no password, protected mode refuses other machines: set requirepass"
+        }
+        _ => "try again",
+    };
+    Error::not_yet(format!("redis at {address} closes new connections")).because(said).fix(fix)
+}
+
+/// What is wrong with the certificate of the server or of the client, if that is the reason.
+fn of_certificates(said: &str, address: &str) -> Option<Error> {
+    let name = subject_alt_name(host_of(address));
+    let error = if said.contains("CertificateRequired") {
+        Error::unavailable(format!("redis at {address} asks for a client certificate"))
+            .fix("name its files in the URL: `tls_cert` and `tls_key`")
+    } else if said.contains("received fatal alert") && said.contains("UnknownCA") {
+        Error::unavailable(format!("redis at {address} does not trust the certificate in `tls_cert`"))
+            .fix("use one of an authority that the server trusts (its tls-ca-cert-file)")
+    } else if said.contains("CaUsedAsEndEntity") {
+        Error::unavailable(format!(
+            "redis at {address} uses the certificate of an authority (CA:TRUE), which cannot be that of a server"
+        ))
+        .fix(format!(
+            "make one with `-addext basicConstraints=critical,CA:FALSE -addext subjectAltName={name}`, or one for the server that this authority signs"
+        ))
+    } else if said.contains("not valid for") {
+        Error::unavailable(format!("redis at {address} has a certificate for other names")).fix(format!(
+            "use a name of the certificate in the URL, or make one with `-addext subjectAltName={name}`"
+        ))
+    } else if said.contains("certificate") {
+        Error::unavailable(format!("cannot trust redis at {address}"))
+            .fix("name the authority of its certificate in the URL: `tls_ca`")
+    } else {
+        return None;
+    };
+    Some(error.because(said))
+}
+
+/// A host as a certificate names it.
+fn subject_alt_name(host: &str) -> String {
+    match host.parse::<std::net::IpAddr>() {
+        Ok(address) => format!("IP:{address}"),
+        Err(_) => format!("DNS:{host}"),
+    }
+}
+
+/// The host of `host:port`, without the brackets of an IPv6 address.
+fn host_of(address: &str) -> &str {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let said = error.to_string();
-    let why = said.rsplit_once("information: ").map_or(said.as_str(), |(_, why)| why);
-    Error::unavailable(format!("cannot resolve host `{host}` ({why})")).fix("check the name or DNS")
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
-fn not_there(error: &RedisError, address: &str) -> Error {
-    Error::unavailable(format!("redis at {address} can't be reached ({error})")).fix("is it running?")
+fn unresolved(said: &str, address: &str) -> Error {
+    let why = said.rsplit_once("information: ").map_or(said, |(_, why)| why);
+    Error::unavailable(format!("cannot resolve host `{}`", host_of(address)))
+        .because(why)
+        .fix("check the name or DNS")
 }
 
-/// The driver has its own words for a database that could not be selected, and keeps of the server's only the text.
+/// The driver replaces the error of `SELECT` by its own, which has only the server's text.
 pub(super) fn of_selecting(error: &RedisError, address: &str, db: u32) -> Option<Error> {
     let said = error.to_string();
     if !said.contains("refused to switch database") {
@@ -159,32 +223,38 @@ pub(super) fn of_selecting(error: &RedisError, address: &str, db: u32) -> Option
             "database `{db}` of the domain URL is out of range for redis at {address}"
         ))
         .fix("write a lower one, or raise its `databases`"),
-        false => {
-            Error::new(ErrorKind::Denied, format!("database `{db}` of the domain URL can't be used ({said})"))
-                .fix("allow the user SELECT")
-        }
+        false => Error::new(ErrorKind::Denied, format!("cannot use database `{db}` of the domain URL"))
+            .because(said)
+            .fix("allow the user SELECT"),
     })
 }
 
-/// The server answered something that no version of these scripts answers.
+/// The server returned something that no version of these scripts returns.
 pub(super) fn unexpected(value: &Value) -> Error {
     Error::new(ErrorKind::Protocol, format!("redis answered {value:?} to a script"))
         .fix("do clients of another version use this prefix?")
 }
 
-/// The server refused a floor that is so many µs ahead, and changed nothing.
+/// The server refused a floor that is this many µs ahead of its clock, and changed nothing.
 pub(super) fn clock_behind(micros: u64, address: &str) -> Error {
     let days = micros / 86_400_000_000;
-    Error::unavailable(format!(
-        "redis at {address} can't be used: its clock is {days} days behind a fence that this process has seen"
-    ))
-    .fix("set the clock right, or restart the process if the clock was ahead before")
+    Error::unavailable(format!("cannot use redis at {address}"))
+        .because(format!("its clock is {days} days behind a fence that this process has seen"))
+        .fix("set the clock right, or restart the process if the clock was ahead before")
 }
 
-/// The server's own words, when it was the server that refused.
+/// The server's own words, if the server refused.
 pub(super) fn server_error(error: &RedisError) -> Option<ServerError> {
     let errors = error.clone().into_server_errors()?;
     errors.first().map(|(_, error)| error.clone())
+}
+
+/// One of several errors in a list: what failed, and why in parentheses.
+pub(super) fn listed(error: &Error) -> String {
+    match error.reason() {
+        Some(reason) => format!("{} ({reason})", error.what()),
+        None => error.what().to_owned(),
+    }
 }
 
 fn said(code: &str, details: Option<&str>) -> String {
@@ -198,30 +268,43 @@ fn said(code: &str, details: Option<&str>) -> String {
 mod tests {
     use super::*;
 
+    fn server_error(said: &str) -> ServerError {
+        match redis::parse_redis_value(said.as_bytes()) {
+            Ok(Value::ServerError(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
-    fn a_server_in_protected_mode_needs_a_password_of_its_own() {
+    fn a_server_in_protected_mode_needs_a_password() {
         let said = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default \
                     user. In this mode connections are only accepted from the loopback interface. [...]\r\n";
-        let Ok(Value::ServerError(error)) = redis::parse_redis_value(said.as_bytes()) else {
-            panic!("{said}")
-        };
-        let error = refused(&error, "host:6379");
+        let error = refused(&server_error(said), "host:6379");
         assert_eq!(error.kind(), ErrorKind::Denied);
         assert_eq!(
             error.to_string(),
-            "redis at host:6379 is in protected mode and refuses other machines (DENIED); set a password on the server: requirepass"
+            "redis at host:6379 is in protected mode and refuses other machines: DENIED; set a password on the server: requirepass"
         );
     }
 
-    // R0.5: as Redis 6.2 says it.
+    // R0.5: the words of Redis 6.2.
     #[test]
-    fn a_replica_is_known_by_what_its_scripts_say() {
+    fn an_error_inside_a_script_shows_that_the_server_is_a_replica() {
         let said = "-ERR Error running script (call to f_5d0a): @user_script:203: @user_script: 203: -READONLY You can't write against \
                     a read only replica.\r\n";
-        let Ok(Value::ServerError(error)) = redis::parse_redis_value(said.as_bytes()) else {
-            panic!("{said}")
-        };
+        let error = server_error(said);
         assert!(is_read_only(&error));
         assert!(refused(&error, "host:6379").is_transient(), "{error}");
+    }
+
+    #[test]
+    fn a_certificate_names_hosts_and_addresses_differently() {
+        for (address, name) in [
+            ("cache.example:6379", "DNS:cache.example"),
+            ("127.0.0.1:6379", "IP:127.0.0.1"),
+            ("[fd00::7]:6379", "IP:fd00::7"),
+        ] {
+            assert_eq!(subject_alt_name(host_of(address)), name);
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! The keys of a name, the channel of a session, and the way back.
+//! The keys of a name and the channel of a session; and the name of a key.
 //!
-//! The lock's key is the prefix and the name, and nothing else: so that a lock taken by another library on the same key and ours exclude
-//! each other (B6). The side keys stand in braces around it, which puts them into its slot on a cluster. In names `{`, `}` and `%`
-//! are encoded, and a prefix has no braces: a lock's key never has a tag of its own, and never looks like a side key.
+//! The lock's key is exactly the prefix and the name, so that a lock of another library on the same key and ours exclude each other (B6).
+//! The side keys have it in braces, which puts them into the same slot on a cluster. Names have `{`, `}` and `%` encoded, and a prefix
+//! has no braces: so a lock's key has no tag of its own, and never looks like a side key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::types::name::Name;
 use crate::types::owner::SessionId;
 use crate::url::DEFAULT_FENCE_MEMORY;
 
-/// How a glob pattern of `SCAN` quotes.
+/// The characters that a glob pattern of `SCAN` must quote.
 const GLOB: [char; 6] = ['*', '?', '[', ']', '^', '\\'];
 
-/// How this domain calls things in Redis.
+/// The names of keys and channels of a domain.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
-    /// What stands before a session's id in the name of its channel; nothing where there is one for each name, in its slot.
+    /// The channel name up to the session's id; `None` if each name has a channel, in its slot.
     channels: Option<Arc<str>>,
     /// How long the last fence of a name is remembered after its lease, in ms.
     fence_memory: u64,
@@ -48,7 +48,7 @@ impl Keys {
         Keys { prefix: prefix.to_owned(), channels, fence_memory }
     }
 
-    /// Those of a cluster, where also a channel belongs to a slot.
+    /// For a cluster, where a channel belongs to a slot.
     pub(super) fn sharded(prefix: &str) -> Self {
         Keys { channels: None, ..Keys::new(prefix) }
     }
@@ -65,27 +65,27 @@ impl Keys {
         &self.prefix
     }
 
-    /// What holds the token.
+    /// The key that holds the token.
     pub(super) fn lock(&self, name: &Name) -> String {
         self.encoded(name.as_str())
     }
 
-    /// The side keys of a lock's key: its last fence, its queue, the beats of its waiters.
+    /// The side keys of a lock's key: its last fence, its queue, the heartbeats of its waiters.
     pub(super) fn beside(lock: &str) -> [Beside<'_>; 3] {
         ["fence", "queue", "beats"].map(|what| Beside { lock, what })
     }
 
-    /// The side key that remembers which lease was ended by force: only those who use force, or look, know of it.
+    /// The side key that remembers which lease was ended by force. Only force and inspection use it.
     pub(super) fn broken(lock: &str) -> Beside<'_> {
         Beside { lock, what: "broken" }
     }
 
-    /// What stands before a session's id in the name of its channel, where it has one for all names.
+    /// The channel name up to the session's id, if one channel serves all names.
     pub(super) fn channels(&self) -> Option<&Arc<str>> {
         self.channels.as_ref()
     }
 
-    /// What stands before a session's id in the name of the channel that it has for this lock's key.
+    /// The channel name up to the session's id, for this lock's key.
     pub(super) fn channels_beside(lock: &str) -> Beside<'_> {
         Beside { lock, what: "grants:" }
     }
@@ -95,7 +95,7 @@ impl Keys {
         if self.channels.is_some() { "PUBLISH" } else { "SPUBLISH" }
     }
 
-    /// Where the grants of a session are published, for this lock's key.
+    /// The channel for grants to a session, for this lock's key.
     pub(super) fn channel(&self, session: &SessionId, lock: &str) -> String {
         match &self.channels {
             Some(channels) => format!("{channels}{}", session.as_str()),
@@ -103,20 +103,20 @@ impl Keys {
         }
     }
 
-    /// The name whose lock has this key; `None` when no lock of this domain does.
+    /// The name of this lock key; `None` if it is not a lock of this domain.
     pub(super) fn name(&self, lock: &str) -> Option<Name> {
         let encoded = lock.strip_prefix(&self.prefix)?;
         let name = percent_decode_str(encoded).decode_utf8().ok()?;
-        // What we would have written differently is not ours.
+        // A key that we would encode differently is not ours.
         Name::new(&name).ok().filter(|name| self.lock(name) == lock)
     }
 
-    /// The name whose queue has this key.
+    /// The name of this queue key.
     pub(super) fn name_of_queue(&self, queue: &str) -> Option<Name> {
         self.name(queue.strip_prefix('{')?.strip_suffix("}:queue")?)
     }
 
-    /// Patterns for the keys of locks, and for those of queues, whose names start with `prefix`.
+    /// Patterns for the lock keys and the queue keys of names that start with `prefix`.
     pub(super) fn patterns(&self, prefix: &str) -> [String; 2] {
         let mut quoted = String::new();
         for c in self.encoded(prefix).chars() {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_comes_back_and_no_two_share_a_key() {
+    fn a_key_leads_back_to_its_name_and_no_two_names_share_one() {
         let keys = Keys::new("tenure:");
         let mut locks = std::collections::HashSet::new();
         for text in
@@ -186,7 +186,7 @@ mod tests {
 
     // B6
     #[test]
-    fn what_others_wrote_is_no_name_of_ours() {
+    fn keys_of_other_programs_are_not_names() {
         let keys = Keys::new("");
         assert_eq!(keys.name("orders/42"), Some(name("orders/42")), "a lock of another library is a lock");
         for other in ["{orders/42}:fence", "{orders/42}:broken", "%7b", "100%", "", "a{b}"] {

@@ -1,9 +1,9 @@
-//! The connection for commands, and the supervisor that keeps it.
+//! The connection for commands, and the supervisor that maintains it.
 //!
-//! The driver's own reconnection is not used: it mixes up replies, and lets commands hang while it reconnects. Here a connection is
-//! used until it breaks, then dropped with all that was under way on it, and a new one is made; a heartbeat finds the one that is
-//! silent. A command that comes between a break and the first failed attempt waits for the new connection; after that it fails at
-//! once, until a connection stands again. The attempts never end, and never come at the same time from all clients (`pace.rs`).
+//! The link does not use the driver's reconnection, which mixes up replies and lets commands hang while it reconnects. The supervisor
+//! drops a broken connection with all its requests, and makes a new one; a heartbeat finds a silent connection. A command between a break
+//! and the first failed attempt waits for the new connection. After that, commands fail at once until a connection is there. The attempts
+//! never end, and `pace.rs` spreads those of many clients.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -25,66 +25,66 @@ use crate::time::backoff::Backoff;
 use crate::types::error::{Error, ErrorKind};
 use crate::types::process::Home;
 
-/// How often a connection is tried before it is said that there is none, where the server is there and breaks it off.
+/// How many attempts are made before the link reports an outage, if the server accepts and then closes connections.
 const MOST_TRIES: u32 = 5;
 
-/// A connection that stands.
+/// A connection for commands that is ready for use.
 #[derive(Clone)]
-pub(super) struct Line {
+pub(super) struct ActiveConnection {
     pub(super) connection: Connection,
     pub(super) server: Arc<Server>,
-    /// Rung when it breaks, or when it is not to be used any longer. Each connection has its own: an old one may break late.
-    bell: Arc<Notify>,
+    /// Notified when it breaks, or must not be used any longer. Each connection has its own, because an old one may break late.
+    signal: Arc<Notify>,
 }
 
-impl Line {
-    /// Its server is not, or no longer, the one to use. A connection that has taken its place is another one's.
+impl ActiveConnection {
+    /// Drops this connection, because its server is not the one to use. A newer connection is not affected.
     pub(super) fn leave(&self) {
-        self.bell.notify_one();
+        self.signal.notify_one();
     }
 }
 
 #[derive(Clone)]
-enum State {
-    Up(Line),
-    /// It broke just now, and nothing is known yet.
+enum LinkState {
+    Up(ActiveConnection),
+    /// It broke just now, or the first attempt is under way.
     Connecting,
-    /// It can't be made, for this reason.
+    /// The last attempt failed with this error.
     Down(Error),
-    /// The supervisor went down with its runtime.
+    /// The runtime of the supervisor has ended.
     Orphaned,
 }
 
-/// What happens around a connection. Called from inside the driver: it never blocks.
-pub(super) trait Listener: Send + Sync + 'static {
-    /// The server said something unasked.
-    fn heard(&self, push: PushInfo);
+/// Events of a connection. The driver calls them, so they must not block.
+pub(super) trait LinkEvents: Send + Sync + 'static {
+    /// The server sent a push.
+    fn pushed(&self, push: PushInfo);
 
-    /// The connection broke, or is silent.
+    /// The connection broke, or does not answer.
     fn broke(&self) {}
 
-    /// A connection is made, and nobody uses it yet.
-    fn meets(&self, server: &Arc<Server>);
+    /// A connection is prepared, and no request uses it yet.
+    fn prepared(&self, server: &Arc<Server>);
 
-    /// There is a connection. What was armed on the one before, and what it would have told, is gone.
+    /// The connection is in use. Tracking and pushes of the connection before it are lost.
     fn connected(&self, server: &Arc<Server>);
 }
 
 pub(super) struct Link {
     pub(super) connector: Arc<Connector>,
-    listener: Arc<dyn Listener>,
-    state: watch::Sender<State>,
-    /// Counts connections.
+    events: Arc<dyn LinkEvents>,
+    state: watch::Sender<LinkState>,
+    /// Counts the connections.
     number: AtomicU64,
     use_of: Mutex<Use>,
 }
 
-/// What a connection is used for, as far as that says how often it is checked.
+/// The use of a connection, which decides how often it is checked.
 #[derive(Default)]
 struct Use {
-    /// Until then somebody may hold a lease, and must hear of its loss.
+    /// Until then a client may hold a lease, and must learn of its loss.
     held_until: Option<Instant>,
-    /// Then somebody who waits asks again, which is a check.
+    /// Then a waiter sends a request, which is a check.
     asked_at: Option<Instant>,
 }
 
@@ -96,69 +96,58 @@ impl Use {
 }
 
 impl Link {
-    /// Connects for the first time; one that need not be there at once is connected to later.
+    /// Connects for the first time. If `must_be_there` is false, an unreachable server is not an error.
     pub(super) async fn open(
         connector: Arc<Connector>,
-        listener: Arc<dyn Listener>,
+        events: Arc<dyn LinkEvents>,
         must_be_there: bool,
     ) -> Result<Arc<Self>, Error> {
         let connected = match must_be_there {
-            true => connect(&connector, &listener, connector.timeout).await,
-            // Whoever can do without it does not wait for it.
-            false => tokio::time::timeout(
-                connector.timeout,
-                connect_once(&connector, &listener, connector.timeout),
-            )
-            .await
-            .unwrap_or_else(|_| Err(connector.silent())),
+            true => connect(&connector, &events, connector.timeout).await,
+            // A caller that can do without the server does not wait for several attempts.
+            false => {
+                tokio::time::timeout(connector.timeout, connect_once(&connector, &events, connector.timeout))
+                    .await
+                    .unwrap_or_else(|_| Err(connector.silent()))
+            }
         };
-        let line = match connected {
+        let active = match connected {
             Err(error) if must_be_there || error.kind() != ErrorKind::Unavailable => return Err(error),
-            line => line,
+            active => active,
         };
-        let state = match &line {
-            Ok(line) => State::Up(line.clone()),
-            Err(error) => State::Down(error.clone()),
+        let state = match &active {
+            Ok(active) => LinkState::Up(active.clone()),
+            Err(error) => LinkState::Down(error.clone()),
         };
         let state = watch::Sender::new(state);
-        let link = Arc::new(Link {
-            connector,
-            listener,
-            state,
-            number: AtomicU64::new(1),
-            use_of: Mutex::default(),
-        });
-        if let Ok(line) = &line {
-            link.listener.meets(&line.server);
-            link.listener.connected(&line.server);
+        let link =
+            Arc::new(Link { connector, events, state, number: AtomicU64::new(1), use_of: Mutex::default() });
+        if let Ok(active) = &active {
+            link.events.prepared(&active.server);
+            link.events.connected(&active.server);
         }
-        link.supervise(line.ok());
+        link.supervise(active.ok());
         Ok(link)
     }
 
-    /// Begins to connect, and returns.
-    pub(super) fn begin(connector: Arc<Connector>, listener: Arc<dyn Listener>) -> Arc<Self> {
-        let state = watch::Sender::new(State::Connecting);
-        let link = Arc::new(Link {
-            connector,
-            listener,
-            state,
-            number: AtomicU64::new(0),
-            use_of: Mutex::default(),
-        });
+    /// Connects in the background.
+    pub(super) fn begin(connector: Arc<Connector>, events: Arc<dyn LinkEvents>) -> Arc<Self> {
+        let state = watch::Sender::new(LinkState::Connecting);
+        let link =
+            Arc::new(Link { connector, events, state, number: AtomicU64::new(0), use_of: Mutex::default() });
         link.supervise(None);
         link
     }
 
-    /// The connection, if one stands.
-    pub(super) fn standing(&self) -> Option<Line> {
+    /// The connection, if it is there now.
+    pub(super) fn try_active(&self) -> Option<ActiveConnection> {
         match &*self.state.borrow() {
-            State::Up(line) => Some(line.clone()),
-            State::Connecting | State::Down(_) | State::Orphaned => None,
+            LinkState::Up(active) => Some(active.clone()),
+            LinkState::Connecting | LinkState::Down(_) | LinkState::Orphaned => None,
         }
     }
 
-    /// A call was answered on the connection.
+    /// Notes the answer to a call.
     pub(super) fn answered(&self, call: &Call, reply: &Reply) {
         if let Reply::Waiting { ahead, .. } = reply {
             self.use_of.lock().asked_at = Some(Instant::now() + pause_behind(*ahead));
@@ -173,29 +162,29 @@ impl Link {
         self.number.load(Ordering::Acquire)
     }
 
-    /// Why there is no connection, when that is known.
+    /// Why there is no connection, if that is known.
     pub(super) fn outage(&self) -> Option<Error> {
         match &*self.state.borrow() {
-            State::Down(error) => Some(error.clone()),
-            State::Up(_) | State::Connecting | State::Orphaned => None,
+            LinkState::Down(error) => Some(error.clone()),
+            LinkState::Up(_) | LinkState::Connecting | LinkState::Orphaned => None,
         }
     }
 
-    /// The connection, once it stands; an error at once when it is known that it does not.
-    pub(super) async fn line(self: &Arc<Self>) -> Result<Line, Error> {
-        if let State::Up(line) = &*self.state.borrow() {
-            return Ok(line.clone());
+    /// The connection, as soon as it is there. Returns an error at once if the last attempt failed.
+    pub(super) async fn active(self: &Arc<Self>) -> Result<ActiveConnection, Error> {
+        if let LinkState::Up(active) = &*self.state.borrow() {
+            return Ok(active.clone());
         }
         let mut state = self.state.subscribe();
         let mut can_revive = true;
         loop {
             let is_orphaned = match &*state.borrow_and_update() {
-                State::Up(line) => return Ok(line.clone()),
-                State::Down(error) => return Err(error.clone()),
-                State::Connecting => false,
-                State::Orphaned => true,
+                LinkState::Up(active) => return Ok(active.clone()),
+                LinkState::Down(error) => return Err(error.clone()),
+                LinkState::Connecting => false,
+                LinkState::Orphaned => true,
             };
-            // Once: if that one goes down as well, this runtime is shutting down.
+            // Once: if the new supervisor ends as well, this runtime is shutting down.
             if is_orphaned && can_revive {
                 can_revive = !self.revive();
             }
@@ -203,12 +192,12 @@ impl Link {
         }
     }
 
-    /// Starts another supervisor, on this runtime, where the one before went down with its own; false when somebody else does.
+    /// Starts a supervisor on this runtime, if the runtime of the last one has ended. Returns false if another task does so.
     fn revive(self: &Arc<Self>) -> bool {
-        let is_orphaned = |state: &mut State| {
-            let is_orphaned = matches!(state, State::Orphaned);
+        let is_orphaned = |state: &mut LinkState| {
+            let is_orphaned = matches!(state, LinkState::Orphaned);
             if is_orphaned {
-                *state = State::Connecting;
+                *state = LinkState::Connecting;
             }
             is_orphaned
         };
@@ -219,10 +208,10 @@ impl Link {
         is_ours
     }
 
-    fn supervise(self: &Arc<Self>, line: Option<Line>) {
+    fn supervise(self: &Arc<Self>, active: Option<ActiveConnection>) {
         let supervisor = Supervisor { link: Arc::downgrade(self), has_ended: false };
         match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(supervisor.run(line))),
+            Ok(runtime) => drop(runtime.spawn(supervisor.run(active))),
             Err(_) => drop(supervisor),
         }
     }
@@ -230,42 +219,42 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.standing().into_iter().for_each(|line| line.leave());
+        self.try_active().into_iter().for_each(|active| active.leave());
     }
 }
 
-/// Keeps the connection of a link, and ends with it.
+/// Maintains the connection of a link, and ends with it.
 struct Supervisor {
     link: Weak<Link>,
     has_ended: bool,
 }
 
 impl Supervisor {
-    async fn run(mut self, mut line: Option<Line>) {
+    async fn run(mut self, mut active: Option<ActiveConnection>) {
         let mut pace: Option<Pace> = None;
         loop {
             let Some(link) = self.link.upgrade() else { break };
             let connector = Arc::clone(&link.connector);
             let pace = pace.get_or_insert_with(|| Pace::new(connector.timeout));
-            let Some(standing) = line.take() else {
-                let listener = Arc::clone(&link.listener);
+            let Some(standing) = active.take() else {
+                let events = Arc::clone(&link.events);
                 // Connecting may take long, and the client may drop the link meanwhile.
                 drop(link);
-                let connected = connect(&connector, &listener, pace.tries()).await;
+                let connected = connect(&connector, &events, pace.begin_attempt()).await;
                 let Some(link) = self.link.upgrade() else { break };
                 match connected {
                     Ok(new) => {
                         link.number.fetch_add(1, Ordering::AcqRel);
-                        // Who asked on the one before may ask no more.
+                        // Waiters of the connection before may not ask again.
                         link.use_of.lock().asked_at = None;
-                        link.listener.meets(&new.server);
-                        link.state.send_replace(State::Up(new.clone()));
-                        link.listener.connected(&new.server);
-                        line = Some(new);
+                        link.events.prepared(&new.server);
+                        link.state.send_replace(LinkState::Up(new.clone()));
+                        link.events.connected(&new.server);
+                        active = Some(new);
                     }
                     Err(error) => {
-                        tracing::debug!(target: "tenure", %error, "redis can't be reached");
-                        link.state.send_replace(State::Down(error));
+                        tracing::debug!(target: "tenure", %error, "cannot connect to redis");
+                        link.state.send_replace(LinkState::Down(error));
                         drop(link);
                         pace.failed().await;
                     }
@@ -273,21 +262,21 @@ impl Supervisor {
                 continue;
             };
             drop(link);
-            pace.stands();
-            let Line { connection, bell, .. } = standing;
+            pace.connected();
+            let ActiveConnection { connection, signal, .. } = standing;
             let is_wanted = || self.link.strong_count() > 0;
             let is_due = |_| self.link.upgrade().is_some_and(|link| link.use_of.lock().is_checked());
-            let ended = watch_over(connection, &bell, connector.timeout / 2, is_due, is_wanted).await;
-            if ended == Ended::Unwanted {
+            let ended = watch_over(connection, &signal, connector.timeout / 2, is_due, is_wanted).await;
+            if ended == ConnectionEnd::Unwanted {
                 break;
             }
             let Some(link) = self.link.upgrade() else { break };
             let pause = pace.ended(&ended);
-            // Nobody waits for a server that is silent again and again.
-            let is_down = ended == Ended::Silent && pause.is_some();
-            let state = if is_down { State::Down(connector.silent()) } else { State::Connecting };
+            // Requests do not wait for a server that is silent repeatedly.
+            let is_down = ended == ConnectionEnd::Silent && pause.is_some();
+            let state = if is_down { LinkState::Down(connector.silent()) } else { LinkState::Connecting };
             link.state.send_replace(state);
-            link.listener.broke();
+            link.events.broke();
             drop(link);
             tokio::time::sleep(pause.unwrap_or_default()).await;
         }
@@ -300,75 +289,75 @@ impl Drop for Supervisor {
         if !self.has_ended
             && let Some(link) = self.link.upgrade()
         {
-            link.state.send_replace(State::Orphaned);
+            link.state.send_replace(LinkState::Orphaned);
         }
     }
 }
 
-/// Connects; a few times while the server is there and does not let us in yet.
+/// Connects, with some attempts if the server is there and refuses for now.
 async fn connect(
     connector: &Connector,
-    listener: &Arc<dyn Listener>,
+    events: &Arc<dyn LinkEvents>,
     patience: Duration,
-) -> Result<Line, Error> {
+) -> Result<ActiveConnection, Error> {
     let mut backoff = Backoff::new();
     for _ in 1..MOST_TRIES {
-        match connect_once(connector, listener, patience).await {
+        match connect_once(connector, events, patience).await {
             Err(error) if error.is_worth_asking_again() => tokio::time::sleep(backoff.pause()).await,
             answer => return answer,
         }
     }
-    connect_once(connector, listener, patience).await
+    connect_once(connector, events, patience).await
 }
 
 /// Connects, and prepares the connection for commands.
 async fn connect_once(
     connector: &Connector,
-    listener: &Arc<dyn Listener>,
+    events: &Arc<dyn LinkEvents>,
     patience: Duration,
-) -> Result<Line, Error> {
-    let bell = Arc::new(Notify::new());
-    let (listener, rung) = (Arc::clone(listener), Arc::clone(&bell));
+) -> Result<ActiveConnection, Error> {
+    let signal = Arc::new(Notify::new());
+    let (events, on_disconnect) = (Arc::clone(events), Arc::clone(&signal));
     let mut connection = connector
         .connect(patience, move |push| match push.kind {
-            PushKind::Disconnection => rung.notify_one(),
-            _ => listener.heard(push),
+            PushKind::Disconnection => on_disconnect.notify_one(),
+            _ => events.pushed(push),
         })
         .await?;
     let server = Arc::new(connector.prepare(&mut connection, patience).await?);
-    Ok(Line { connection, server, bell })
+    Ok(ActiveConnection { connection, server, signal })
 }
 
-/// Why a connection is not watched over any more.
+/// Why the supervision of a connection ended.
 #[derive(PartialEq, Eq)]
-pub(super) enum Ended {
-    /// It was closed, or is not to be used any longer.
+pub(super) enum ConnectionEnd {
+    /// It was closed, or must not be used any longer.
     Broken,
     /// It did not answer.
     Silent,
     Unwanted,
 }
 
-/// Returns when the connection is broken, or not wanted any longer, or does not answer a check within `half`. It is checked every `half`, if
-/// that is due: `is_due` gets the time since the last check. An error is a sign of life too.
+/// Returns when the connection is broken or unwanted, or does not answer a check within `half`. It is checked every `half`, if `is_due`
+/// says so; `is_due` gets the time since the last check. A refused check is an answer too.
 pub(super) async fn watch_over(
     mut connection: Connection,
-    bell: &Notify,
+    signal: &Notify,
     half: Duration,
     is_due: impl Fn(Duration) -> bool,
     is_wanted: impl Fn() -> bool,
-) -> Ended {
+) -> ConnectionEnd {
     let mut ping = Cmd::new();
     ping.arg("PING");
     let (home, mut checked) = (Home::here(), Instant::now());
     loop {
-        let is_rung = tokio::time::timeout(half, bell.notified()).await.is_ok();
+        let is_signalled = tokio::time::timeout(half, signal.notified()).await.is_ok();
         // A forked child must not write to the connection of its parent.
         if !home.is_here() || !is_wanted() {
-            return Ended::Unwanted;
+            return ConnectionEnd::Unwanted;
         }
-        if is_rung {
-            return Ended::Broken;
+        if is_signalled {
+            return ConnectionEnd::Broken;
         }
         if !is_due(checked.elapsed()) {
             continue;
@@ -377,8 +366,8 @@ pub(super) async fn watch_over(
         match tokio::time::timeout(half, connection.send(&ping)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) if fault::server_error(&error).is_some() => {}
-            Ok(Err(_)) => return Ended::Broken,
-            Err(_) => return Ended::Silent,
+            Ok(Err(_)) => return ConnectionEnd::Broken,
+            Err(_) => return ConnectionEnd::Silent,
         }
     }
 }

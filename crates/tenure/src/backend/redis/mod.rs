@@ -1,22 +1,24 @@
 //! One server of Redis or Valkey: every operation is one script, and one round trip.
 //!
-//! The scripts are the transitions of [`record`](crate::core::record) in Lua. This side sends them, tells what an answer or a silence means,
-//! and listens: for grants, on the session's channel ([`subscription`]), and for changes to the keys of held leases, on the
-//! connection of the commands ([`link`]). What it hears is a reason to verify, never a verdict.
+//! The scripts are the transitions of [`record`](crate::core::record) in Lua. This side sends them and interprets the answers. It listens
+//! for grants on the session's channel ([`subscription`]), and for changes to the keys of held leases on the connection for commands
+//! ([`link`]). A message is a reason to verify a lease, and decides nothing.
 
 mod access;
 mod client;
 pub(crate) mod cluster;
 mod connect;
 mod connection;
-mod ear;
 mod examine;
 mod fault;
 mod grant;
-mod hearing;
+mod grant_listener;
+mod greeting;
 mod keys;
 mod link;
+mod listener;
 mod pace;
+mod replica_wait;
 mod replicas;
 mod scan;
 mod script;
@@ -26,15 +28,14 @@ mod subscription;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 mod watcher;
-mod witness;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use self::client::{Asker, Client};
+use self::client::{ServerClient, SessionContext};
 use self::connect::Connector;
 use self::keys::Keys;
-use self::replicas::Acknowledgement;
+use self::replicas::RequiredReplicas;
 use self::script::Call;
 use super::{Answer, Backend, Capability, Incarnation, Pending, Sink};
 use crate::core::record::{Op, Reply, pause_behind};
@@ -45,16 +46,17 @@ use crate::types::name::Name;
 use crate::types::owner::Session;
 use crate::url::RedisUrl;
 
-/// How old a lease gets before its key is tracked: short ones pay nothing.
+/// How old a lease is when the client starts to track its key: short leases cost nothing.
 const TRACKED_AFTER: Duration = Duration::from_millis(10);
-/// How many operations go out as one pipeline.
+/// How many operations one pipeline has at most.
 const PIPELINE: usize = 128;
 
 /// One client of a server.
-pub(crate) struct Redis(Arc<Client>);
+pub(crate) struct Redis(Arc<ServerClient>);
 
 impl Redis {
-    /// Connects to the server that the URL names, as this session. One that need not be there at once is connected to as soon as it is.
+    /// Connects to the server that the URL names, as this session. If `must_be_there` is false, an unreachable server is not an error:
+    /// the client connects later.
     pub(crate) fn open(
         url: &RedisUrl,
         timeout: Option<Duration>,
@@ -67,11 +69,11 @@ impl Redis {
             Ok(connector) => Arc::new(connector),
             Err(error) => return Pending::now(Err(error)),
         };
-        let wanted = url.replicas().map(|wanted| Acknowledgement::new(wanted, Arc::clone(&connector)));
+        let wanted = url.replicas().map(|wanted| RequiredReplicas::new(wanted, Arc::clone(&connector)));
         let keys = Keys::new(url.prefix()).remembering(url.fence_memory());
-        let asker = Asker::new(session, keys, clock.clone(), sink, wanted.is_some());
+        let context = SessionContext::new(session, keys, clock.clone(), sink, wanted.is_some());
         Pending::Later(Box::pin(async move {
-            let client = Client::open(connector, asker, wanted, must_be_there).await?;
+            let client = ServerClient::open(connector, context, wanted, must_be_there).await?;
             Ok(Arc::new(Redis(Arc::new(client))) as Arc<dyn Backend>)
         }))
     }
@@ -79,7 +81,7 @@ impl Redis {
 
 impl Backend for Redis {
     fn session(&self) -> &Session {
-        &self.0.asker().session
+        &self.0.context().session
     }
 
     fn server_now(&self, _: &Name) -> Option<u64> {
@@ -93,15 +95,15 @@ impl Backend for Redis {
         let client = Arc::clone(&self.0);
         let op = client.keeping_fences(op);
         let ends_anothers_lease = matches!(op, Op::TakeOver { .. } | Op::Break { .. });
-        let (call, name) = (Call::new(&client.asker().keys, name, op), name.clone());
+        let (call, name) = (Call::new(&client.context().keys, name, op), name.clone());
         Pending::Later(Box::pin(async move {
             let answer = client.execute(&call).await;
             let answer = answer.map_err(|failure| client.refused(failure, call.lock()))?;
             if let Reply::Waiting { ahead, .. } = answer.reply {
-                client.ear.hearing.want(&name, pause_behind(ahead));
+                client.listener.grants.want(&name, pause_behind(ahead));
             }
-            // The server tells everyone but us of our own changes.
-            if ends_anothers_lease && let Some(sink) = client.asker().sink.upgrade() {
+            // The server reports our changes to all clients except us.
+            if ends_anothers_lease && let Some(sink) = client.context().sink.upgrade() {
                 sink.verify(&name);
             }
             Ok(answer)
@@ -117,7 +119,7 @@ impl Backend for Redis {
             return Pending::now(Err(error));
         }
         let client = Arc::clone(&self.0);
-        let keys = &client.asker().keys;
+        let keys = &client.context().keys;
         let calls: Vec<_> = operations.iter().map(|(name, op)| Call::new(keys, name, op.clone())).collect();
         Pending::Later(Box::pin(async move {
             let answers = client.execute_all(&calls).await?.into_iter().zip(&calls);
@@ -134,14 +136,14 @@ impl Backend for Redis {
         }
         let (client, prefix) = (Arc::clone(&self.0), prefix.to_owned());
         Pending::Later(Box::pin(async move {
-            let line = client.link.line().await?;
+            let active = client.link.active().await?;
             let address = client.link.connector.address();
-            scan::names(line.connection, &address, &client.asker().keys, &prefix).await
+            scan::names(active.connection, &address, &client.context().keys, &prefix).await
         }))
     }
 
     fn polls(&self, name: &Name) -> bool {
-        !self.0.ear.hearing.stands(name)
+        !self.0.listener.grants.is_listening(name)
     }
 
     fn connection(&self, _: &Name) -> u64 {
@@ -161,13 +163,13 @@ impl Backend for Redis {
     }
 
     fn incarnation(&self) -> Option<Incarnation> {
-        self.0.ear.incarnation()
+        self.0.listener.incarnation()
     }
 
     fn verifies_after(&self) -> Option<Duration> {
-        // One that was never there yet is taken for one that tells: nobody asks again when it comes.
-        let is_told = self.0.server().is_none_or(|server| server.tracking_refused.is_none());
-        is_told.then_some(TRACKED_AFTER)
+        // A server that was never reached counts as one that reports losses: nothing asks again when it is there.
+        let reports_losses = self.0.server().is_none_or(|server| server.tracking_refused.is_none());
+        reports_losses.then_some(TRACKED_AFTER)
     }
 
     fn capabilities(&self) -> &'static [Capability] {
@@ -193,7 +195,7 @@ impl Backend for Redis {
         if let Err(error) = self.session().check_process() {
             return Pending::now(Err(error));
         }
-        let (client, lock) = (Arc::clone(&self.0), self.0.asker().keys.lock(name));
+        let (client, lock) = (Arc::clone(&self.0), self.0.context().keys.lock(name));
         Pending::Later(Box::pin(async move {
             client.forget(&lock).await.map_err(|failure| client.refused(failure, &lock))
         }))

@@ -1,28 +1,27 @@
-//! When to try to connect again, and for how long an attempt may take.
+//! When to connect again, and how long an attempt may take.
 //!
-//! A connection that was closed is replaced at once. A server that is silent is another matter: it may be overloaded, and most of all by
-//! clients that connect. With TLS a connection costs it milliseconds; a client that gives up a handshake and begins another has it work
-//! twice, and a thousand of them keep it so busy that no handshake ends in time. So each attempt that was not answered is followed by one
-//! with twice the time, and by a pause that doubles as well. A connection that falls silent soon after it was made counts like such an
-//! attempt: only one that has lasted ends the series.
+//! The client replaces a closed connection at once. A silent server may be overloaded, most of all by clients that connect. With TLS a
+//! connection costs it milliseconds. A client that gives up a handshake and starts another doubles the work, and a thousand of them keep
+//! the server so busy that no handshake ends in time. So after each unanswered attempt the next one gets twice the time, and the pause
+//! doubles too. A connection that falls silent soon counts as such an attempt: only one that lasts ends the series.
 
 use std::time::{Duration, Instant};
 
-use super::link::Ended;
+use super::link::ConnectionEnd;
 use crate::time::backoff::{Backoff, jittered};
 
-/// A connection that is closed sooner than this is not replaced at once.
+/// A connection that closes sooner than this is not replaced at once.
 pub(super) const SHORT_LIFE: Duration = Duration::from_millis(20);
-/// A connection has lasted after this many timeouts: its heartbeat was answered several times.
+/// A connection lasts if it lives for this many timeouts: the server has answered several heartbeats.
 const LASTS: u32 = 4;
 /// The longest attempt, unless the timeout is longer. The kernel ends an attempt sooner if the server's machine does not answer.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(10);
-/// The longest pause after a silence. A thousand clients that pause for 4 to 8 s leave a server time for each other's requests.
+/// The longest pause after a silence. A thousand clients that pause for 4 to 8 s leave the server time for requests.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// The first pause after a silence is this part of the timeout.
 const FIRST_PAUSE: u32 = 8;
 
-/// The attempts of one client to have one connection.
+/// Paces the attempts of one client to maintain one connection.
 pub(super) struct Pace {
     timeout: Duration,
     backoff: Backoff,
@@ -37,8 +36,8 @@ impl Pace {
         Pace { timeout, backoff: Backoff::new(), silences: 0, since: Instant::now() }
     }
 
-    /// An attempt begins. How long each of its steps may take.
-    pub(super) fn tries(&mut self) -> Duration {
+    /// Starts an attempt. Returns how long each of its steps may take.
+    pub(super) fn begin_attempt(&mut self) -> Duration {
         self.since = Instant::now();
         self.patience()
     }
@@ -51,31 +50,33 @@ impl Pace {
     pub(super) async fn failed(&mut self) {
         let pause = match self.since.elapsed() < self.patience() {
             true => self.backoff.pause(),
-            false => self.silence(),
+            false => self.pause_after_silence(),
         };
         tokio::time::sleep(pause).await;
     }
 
-    /// There is a connection.
-    pub(super) fn stands(&mut self) {
+    /// The attempt succeeded.
+    pub(super) fn connected(&mut self) {
         self.since = Instant::now();
     }
 
-    /// The connection ended. How long to wait before it is replaced; nothing, where that is to be done at once.
-    pub(super) fn ended(&mut self, ended: &Ended) -> Option<Duration> {
+    /// The connection ended. Returns the pause before the next attempt; `None` to connect at once.
+    pub(super) fn ended(&mut self, ended: &ConnectionEnd) -> Option<Duration> {
         let life = self.since.elapsed();
         match ended {
             _ if life >= LASTS * self.timeout => *self = Pace::new(self.timeout),
-            // The server may be back already, and somebody may wait for the connection.
-            Ended::Silent if self.silences == 0 => self.silences = 1,
-            Ended::Silent => return Some(self.silence()),
-            Ended::Broken | Ended::Unwanted if life < SHORT_LIFE => return Some(self.backoff.pause()),
-            Ended::Broken | Ended::Unwanted => self.backoff = Backoff::new(),
+            // The server may be back already, and requests may wait for the connection.
+            ConnectionEnd::Silent if self.silences == 0 => self.silences = 1,
+            ConnectionEnd::Silent => return Some(self.pause_after_silence()),
+            ConnectionEnd::Broken | ConnectionEnd::Unwanted if life < SHORT_LIFE => {
+                return Some(self.backoff.pause());
+            }
+            ConnectionEnd::Broken | ConnectionEnd::Unwanted => self.backoff = Backoff::new(),
         }
         None
     }
 
-    fn silence(&mut self) -> Duration {
+    fn pause_after_silence(&mut self) -> Duration {
         let pause = doubled(self.timeout / FIRST_PAUSE, self.silences).min(LONGEST_PAUSE);
         self.silences += 1;
         jittered(pause)
@@ -92,7 +93,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(2);
 
-    /// A pace whose attempt or connection began so long ago.
+    /// Moves the start of the attempt or connection into the past.
     fn after(pace: &mut Pace, length: Duration) {
         pace.since = Instant::now().checked_sub(length).expect("a machine that has run for so long");
     }
@@ -103,7 +104,7 @@ mod tests {
         let mut pace = Pace::new(TIMEOUT);
         let mut pause = TIMEOUT / FIRST_PAUSE;
         for patience in [2, 4, 8, 10, 10, 10, 10_u64].map(Duration::from_secs) {
-            assert_eq!(pace.tries(), patience);
+            assert_eq!(pace.begin_attempt(), patience);
             after(&mut pace, patience);
             let begin = tokio::time::Instant::now();
             pace.failed().await;
@@ -114,35 +115,39 @@ mod tests {
             );
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
-        pace.stands();
+        pace.connected();
         after(&mut pace, LASTS * TIMEOUT);
-        assert_eq!(pace.ended(&Ended::Silent), None);
-        assert_eq!(pace.tries(), TIMEOUT, "it has lasted");
+        assert_eq!(pace.ended(&ConnectionEnd::Silent), None);
+        assert_eq!(pace.begin_attempt(), TIMEOUT, "it has lasted");
     }
 
     // R2.3
     #[test]
-    fn a_connection_that_falls_silent_soon_is_one_more_silence() {
+    fn a_connection_that_falls_silent_soon_counts_as_a_silent_attempt() {
         let mut pace = Pace::new(TIMEOUT);
         for patience in [2, 4, 8_u64].map(Duration::from_secs) {
-            assert_eq!(pace.tries(), patience);
-            pace.stands();
+            assert_eq!(pace.begin_attempt(), patience);
+            pace.connected();
             after(&mut pace, LASTS * TIMEOUT / 2);
             let is_first = patience == TIMEOUT;
-            assert_eq!(pace.ended(&Ended::Silent).is_none(), is_first, "only the first is replaced at once");
+            assert_eq!(
+                pace.ended(&ConnectionEnd::Silent).is_none(),
+                is_first,
+                "only the first is replaced at once"
+            );
         }
     }
 
-    // R3.4: nobody waits for longer than needed to hear of a loss.
+    // R3.4: a holder learns of a loss without delay.
     #[test]
     fn a_connection_that_is_closed_is_replaced_at_once() {
         let mut pace = Pace::new(TIMEOUT);
         for life in [Duration::from_millis(100), TIMEOUT, LASTS * TIMEOUT] {
-            pace.stands();
+            pace.connected();
             after(&mut pace, life);
-            assert_eq!(pace.ended(&Ended::Broken), None);
+            assert_eq!(pace.ended(&ConnectionEnd::Broken), None);
         }
-        pace.stands();
-        assert!(pace.ended(&Ended::Broken).is_some(), "unless it is closed at once");
+        pace.connected();
+        assert!(pace.ended(&ConnectionEnd::Broken).is_some(), "unless it is closed at once");
     }
 }

@@ -1,4 +1,4 @@
-//! The names in use, by looking through the keys. Redis scans in steps, so others are not held up, however many keys there are.
+//! The names in use, found by scanning the keys. Redis scans in steps, so that the scan does not block other clients.
 
 use redis::{Cmd, Value};
 
@@ -8,7 +8,7 @@ use super::keys::Keys;
 use crate::types::error::Error;
 use crate::types::name::{Name, NameMap};
 
-/// How many keys the server looks at in one step.
+/// How many keys the server examines in one step.
 const STEP: usize = 1_000;
 
 /// The names that are held or waited for, and start with `prefix`.
@@ -20,7 +20,7 @@ pub(super) async fn names(
 ) -> Result<Vec<Name>, Error> {
     let [locks, queues] = keys.patterns(prefix);
     let mut names = NameMap::default();
-    // A key may be shown twice.
+    // The scan may return a key twice.
     for key in scan(&mut connection, address, &locks, "string").await? {
         names.extend(keys.name(&key).map(|name| (name, ())));
     }
@@ -49,7 +49,7 @@ async fn scan(
         let [Value::BulkString(next), Value::Array(keys)] = &parts[..] else {
             return Err(fault::unexpected(&answer));
         };
-        // What is not UTF-8 is no key of ours.
+        // Tenure's keys are UTF-8.
         found.extend(keys.iter().filter_map(|key| match key {
             Value::BulkString(key) => String::from_utf8(key.clone()).ok(),
             _ => None,

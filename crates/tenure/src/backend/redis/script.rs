@@ -1,8 +1,8 @@
-//! One operation, as a call of its script; and what the script answered.
+//! An operation as a call of its script, and the answer of the script.
 //!
-//! Scripts are called by their hash, and sent whole when the server does not know them: after a restart, a failover or a `SCRIPT FLUSH`.
-//! Servers from 7.0 on get a first line that names a script's flags: without it, a script on a read-only replica may read before it is
-//! refused, and answer a false "not held"; with it, release and renewal go on when the server is out of memory.
+//! The client calls scripts by their hash, and sends a script whole if the server does not know it: after a restart, a failover or a
+//! `SCRIPT FLUSH`. Servers from 7.0 on get a first line with the script's flags. Without it, a script on a read-only replica may read
+//! before the server refuses it, and answer a false "not held". With it, release and renewal work when the server is out of memory.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::types::fence::FENCE_END;
 use crate::types::name::Name;
 use crate::types::owner::Token;
 
-/// How many words a command has at the most, and how many bytes besides the lock's key; both are only reserved.
+/// The capacity to reserve for a command: words, and bytes besides the lock's key.
 const MOST_WORDS: usize = 17;
 const USUAL_BYTES: usize = 320;
 
-/// The same script for servers that know flags, and for those that don't.
+/// The same script for servers with and without flags.
 struct Scripts {
     flagged: Script,
     plain: Script,
@@ -52,9 +52,9 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "", "clock.lua", "acquire_short.lua", "record.lua", "acquire.lua";
+    ACQUIRE = "", "clock.lua", "acquire_fast.lua", "record.lua", "acquire.lua";
     RENEW = " flags=allow-oom", "clock.lua", "renew.lua";
-    RELEASE = " flags=allow-oom", "release_short.lua", "clock.lua", "record.lua", "release.lua";
+    RELEASE = " flags=allow-oom", "release_fast.lua", "clock.lua", "record.lua", "release.lua";
     LEAVE = " flags=allow-oom", "clock.lua", "record.lua", "leave.lua";
     RAISE = " flags=allow-oom", "clock.lua", "record.lua", "raise.lua";
     ADOPT = "", "clock.lua", "record.lua", "adopt.lua";
@@ -68,12 +68,12 @@ scripts! {
 pub(super) struct Call {
     script: &'static Scripts,
     lock: String,
-    /// What stands before a session's id in the name of its channel; where it has one for each name, nothing.
+    /// The channel name up to the session's id; `None` if each name has a channel.
     channels: Option<Arc<str>>,
     /// How long the last fence is remembered after the lease, in ms.
     fence_memory: u64,
     op: Op,
-    /// Whether it goes to a node that is only about to get the name's slot.
+    /// Whether it goes to a node that does not have the name's slot yet (`ASKING`).
     pub(super) is_asking: bool,
 }
 
@@ -98,7 +98,7 @@ impl Call {
         matches!(self.op, Op::Renew { .. } | Op::Detach { .. })
     }
 
-    /// Whether the answer says that the lease is there, or lasts longer: what replicas are to know.
+    /// Whether the answer grants or extends a lease, which replicas must know of.
     pub(super) fn leases(&self, reply: &Reply) -> bool {
         match reply {
             Reply::Granted { .. } => true,
@@ -107,7 +107,7 @@ impl Call {
         }
     }
 
-    /// How long the lease is to last.
+    /// The ttl of the lease.
     pub(super) fn ttl(&self) -> Option<Duration> {
         match &self.op {
             Op::Acquire { ttl, .. }
@@ -119,7 +119,7 @@ impl Call {
         }
     }
 
-    /// Whether it asks for no longer than its token says: the server ends what a lease has left beyond that.
+    /// Whether its ttl is at most that of its token: the server shortens a longer lease.
     pub(super) fn is_within_its_token(&self) -> bool {
         match &self.op {
             Op::Acquire { token, ttl, .. }
@@ -135,7 +135,7 @@ impl Call {
         &self.lock
     }
 
-    /// The moment of the server's clock after which it refuses the call, if there is one.
+    /// The time on the server's clock after which it refuses the call, if there is one.
     pub(super) fn not_after(&self) -> Option<u64> {
         match &self.op {
             Op::Acquire { not_after, .. } | Op::Adopt { not_after, .. } | Op::TakeOver { not_after, .. } => {
@@ -145,7 +145,7 @@ impl Call {
         }
     }
 
-    /// The same for a server whose clock is ahead of the one that the moments in it are of, by so many µs.
+    /// Adapts its times to a server whose clock is ahead by this many µs.
     pub(super) fn for_clock_ahead(&mut self, micros: i64) {
         if let Op::Acquire { not_after, .. } | Op::Adopt { not_after, .. } | Op::TakeOver { not_after, .. } =
             &mut self.op
@@ -155,16 +155,16 @@ impl Call {
         }
     }
 
-    /// Says that the next command is to be executed though the slot is not the node's yet.
+    /// Makes the node execute the next command although it does not have the slot yet.
     pub(super) fn ask(&self, commands: &mut redis::Pipeline) {
         if self.is_asking {
             commands.cmd("ASKING");
         }
     }
 
-    /// The command that lets the last fence outlive its lease; it never shortens that.
+    /// The command that keeps the last fence beyond its lease. It never shortens its life.
     pub(super) fn keep_fence(&self, has_flags: bool) -> Cmd {
-        // `GT` came with the flags of scripts.
+        // `GT` is as old as the flags of scripts.
         if !has_flags {
             return self.keep_fence_by_a_write(has_flags);
         }
@@ -174,7 +174,7 @@ impl Call {
         cmd
     }
 
-    /// The same by a command that is a write in any case.
+    /// The same by a command that always writes.
     pub(super) fn keep_fence_by_a_write(&self, has_flags: bool) -> Cmd {
         let code = if has_flags { KEEP.flagged.code } else { KEEP.plain.code };
         let mut cmd = Cmd::with_capacity(5, code.len() + self.lock.len() + USUAL_BYTES);
@@ -183,7 +183,7 @@ impl Call {
         cmd
     }
 
-    /// How long the last fence is to live from now on, in ms.
+    /// The life of the last fence from now on, in ms.
     fn fence_life(&self) -> u64 {
         self.ttl().map_or(0, millis) + self.fence_memory
     }
@@ -193,7 +193,7 @@ impl Call {
         self.command("EVALSHA", &self.script(has_flags).hash, 0)
     }
 
-    /// The command that sends the script itself, which the server then knows.
+    /// The command that sends the whole script, which the server then knows.
     pub(super) fn whole(&self, has_flags: bool) -> Cmd {
         let code = self.script(has_flags).code;
         self.command("EVAL", code, code.len())
@@ -248,8 +248,8 @@ impl Call {
     }
 }
 
-/// What a script answered; and why a grant could not be published, if one could not. A script whose answer is not understood was executed: what it
-/// may have taken is given back.
+/// The answer of a script, and the reason if it could not publish a grant. The server executed a script whose answer is not understood:
+/// the caller releases what it may have taken.
 pub(super) fn answer(value: Value) -> Result<(Answer, Option<String>), Error> {
     understood(value).map_err(Error::half_way)
 }
@@ -265,7 +265,7 @@ fn understood(value: Value) -> Result<(Answer, Option<String>), Error> {
         }
         other => return Err(fault::unexpected(&other)),
     };
-    let mut parts = Parts(parts.into_iter());
+    let mut parts = AnswerParts(parts.into_iter());
     let server = parts.number_or_nil()?;
     let reply = match &*parts.text()? {
         "granted" => Reply::Granted { fence: parts.fence()? },
@@ -298,9 +298,9 @@ fn understood(value: Value) -> Result<(Answer, Option<String>), Error> {
 }
 
 /// The elements of an answer, in order.
-struct Parts(std::vec::IntoIter<Value>);
+struct AnswerParts(std::vec::IntoIter<Value>);
 
-impl Parts {
+impl AnswerParts {
     fn number(&mut self) -> Result<u64, Error> {
         match self.0.next() {
             Some(Value::Int(number)) if number >= 0 => Ok(number.cast_unsigned()),
@@ -308,7 +308,7 @@ impl Parts {
         }
     }
 
-    /// One that scripts could not count on from would go round as the highest that was seen, and spoil other names.
+    /// A fence that scripts cannot increment would become the floor of other names.
     fn fence(&mut self) -> Result<u64, Error> {
         match self.number()? {
             fence if fence < FENCE_END => Ok(fence),
@@ -339,7 +339,7 @@ impl Parts {
         }
     }
 
-    /// Tokens, each with its place. A place that none of us wrote is the first.
+    /// Tokens, each with the time when it joined. A time that another program wrote counts as 0.
     fn waiters(&mut self) -> Result<Vec<(Token, u64)>, Error> {
         let parts = match self.0.next() {
             Some(Value::Array(parts)) => parts,
@@ -358,7 +358,7 @@ impl Parts {
         Ok(waiters)
     }
 
-    /// What `PTTL` said: a key without expiry was written by someone else, and lasts for ever.
+    /// The answer to `PTTL`. A key without expiry is another program's, and lasts forever.
     fn left(&mut self) -> Result<Duration, Error> {
         match self.0.next() {
             Some(Value::Int(-1)) => Ok(Duration::MAX),
@@ -380,7 +380,7 @@ fn token_from(value: Value) -> Result<Token, Error> {
     }
 }
 
-/// Tokens of other libraries may be any bytes.
+/// Tokens of other libraries may have any bytes.
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
@@ -390,9 +390,9 @@ mod tests {
     use super::*;
     use crate::types::error::ErrorKind;
 
-    // I5: a fence that can't be counted on from was granted all the same: whoever asked gives the name back.
+    // I5: the server has granted a fence that cannot be incremented: the caller releases the name.
     #[test]
-    fn an_answer_that_is_not_understood_may_have_taken_something() {
+    fn an_unknown_answer_may_have_granted_a_lease() {
         let granted = |fence| {
             Value::Array(vec![Value::Int(1), Value::SimpleString("granted".into()), Value::Int(fence)])
         };

@@ -1,16 +1,16 @@
-//! Finds the master of a service through Sentinel, and hears of its successor.
+//! Finds the master of a service through Sentinel, and follows failovers.
 //!
-//! All Sentinels are asked at once, and the one whose configuration is newest is believed: one that was cut off together with an old
-//! master goes on naming it. A majority of them is waited for, or all when the majority is older than what was known before. Whoever is
-//! named must still say itself that it is a master. The driver's own Sentinel client is not used: it asks one after the other, and
-//! believes the first.
+//! The client asks all Sentinels at once, and believes the newest configuration: a Sentinel that was cut off together with an old master
+//! keeps naming it. It waits for a majority, or for all if the majority is older than the known configuration. The server that they name
+//! must say itself that it is a master. The driver's Sentinel client asks one Sentinel after the other and believes the first, so it is
+//! not used.
 //!
-//! A failover is heard on one Sentinel (`watcher.rs`). It ends the connections to the master before by what the driver says of a connection
-//! that broke, so that whoever uses one need not know of Sentinel.
+//! One Sentinel reports failovers (`watcher.rs`). The client then ends connections to the former master with the driver's message for a
+//! broken connection, so that their users need not know of Sentinel.
 
 mod asking;
 mod count;
-mod silence;
+mod no_master;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,43 +19,43 @@ use std::time::Duration;
 use redis::{Client, ConnectionAddr, PushInfo, PushKind};
 
 pub(super) use self::asking::{Named, Sentinel, named};
-pub(super) use self::silence::Silence;
+pub(super) use self::no_master::NoMaster;
 use super::access::Access;
 use crate::backend::together;
 use crate::sync::Mutex;
 use crate::types::error::Error;
 use crate::url::HostPort;
 
-/// A Sentinel that is slower than a majority is waited for during this part of the time that it has.
+/// The part of its time for which a Sentinel that is slower than a majority is waited for.
 const GRACE: u32 = 4;
 
-/// What a connection says unasked, or is made to say.
-pub(super) type Hear = dyn Fn(PushInfo) + Send + Sync;
+/// The callback of a connection for pushes.
+pub(super) type OnPush = dyn Fn(PushInfo) + Send + Sync;
 
 /// The Sentinels of one service.
 pub(super) struct Sentinels {
     pub(super) service: String,
     pub(super) sentinels: Vec<Sentinel>,
     servers: Access,
-    /// How long one may take to answer.
+    /// How long a Sentinel may take to answer.
     pub(super) patience: Duration,
-    /// The server that the commands go to.
+    /// The server that gets the commands.
     master: Mutex<Option<HostPort>>,
     /// Counts the masters.
     number: AtomicU64,
-    /// The newest configuration that was heard of.
+    /// The newest known configuration.
     newest: AtomicU64,
-    /// Somebody counts the replicas.
+    /// A task counts the replicas.
     is_counting: AtomicBool,
     /// The connections to servers.
-    connections: Mutex<Vec<(HostPort, Weak<Hear>)>>,
+    connections: Mutex<Vec<(HostPort, Weak<OnPush>)>>,
     pub(super) is_watched: AtomicBool,
-    /// It was said that failovers are not heard.
-    is_unheard: AtomicBool,
+    /// The warning that a Sentinel refuses the subscription was logged.
+    has_warned: AtomicBool,
 }
 
-/// What one of them answered; nothing, if it was not waited for.
-pub(super) type Answered = Option<Result<Named, Silence>>;
+/// The answer of one Sentinel; `None` if it was not waited for.
+pub(super) type Answered = Option<Result<Named, NoMaster>>;
 
 impl Sentinels {
     pub(super) fn new(
@@ -77,11 +77,11 @@ impl Sentinels {
             is_counting: AtomicBool::new(false),
             connections: Mutex::default(),
             is_watched: AtomicBool::new(false),
-            is_unheard: AtomicBool::new(false),
+            has_warned: AtomicBool::new(false),
         })
     }
 
-    /// Asks who is the master. The server is the one for commands from now on.
+    /// Asks for the master, which gets the commands from now on.
     pub(super) async fn find(&self) -> Result<(Client, HostPort), Error> {
         let master = self.newest_in(&self.ask(Duration::ZERO).await)?.master;
         let is_another = self.master.lock().replace(master.clone()).is_none_or(|before| before != master);
@@ -91,11 +91,10 @@ impl Sentinels {
         Ok((self.servers.client(&master)?, master))
     }
 
-    /// A connection to the server that was found stands. Asks again whether that is the master: connecting took its time, and a majority may
-    /// know less than the others.
+    /// Asks again whether the connected server is the master: connecting took time, and a majority may know less than the others.
     ///
-    /// One that was paused answers when it resumes, after a failover perhaps, whoever began to connect before. And a failover is known to
-    /// one of them first: nobody is at the new master before that, so whoever asks all of them after the first grant there hears of it.
+    /// A master that was paused answers when it resumes, perhaps after a failover. And one Sentinel knows of a failover first: no client
+    /// is at the new master before that. So a client that asks all Sentinels after the first grant there learns of the failover.
     pub(super) async fn confirm(&self) -> Result<(), Error> {
         let answers = self.ask(self.patience / GRACE).await;
         let newest = self.newest_in(&answers)?;
@@ -110,8 +109,8 @@ impl Sentinels {
         }
     }
 
-    /// The server that the commands go to; asks who it may be when there was none yet.
-    pub(super) async fn standing(&self) -> Result<(Client, HostPort), Error> {
+    /// The server that gets the commands; asks for it if none is known yet.
+    pub(super) async fn current(&self) -> Result<(Client, HostPort), Error> {
         let master = self.master();
         match master {
             Some(master) => Ok((self.servers.client(&master)?, master)),
@@ -131,20 +130,21 @@ impl Sentinels {
         self.number.load(Ordering::Acquire)
     }
 
-    /// A connection to this server is to end when another one is the master.
-    pub(super) fn watch(&self, server: HostPort, hear: &Arc<Hear>) {
+    /// Registers a connection that ends when another server is the master.
+    pub(super) fn watch(&self, server: HostPort, on_push: &Arc<OnPush>) {
         let mut connections = self.connections.lock();
-        connections.retain(|(_, hear)| hear.strong_count() > 0);
-        connections.push((server, Arc::downgrade(hear)));
+        connections.retain(|(_, on_push)| on_push.strong_count() > 0);
+        connections.push((server, Arc::downgrade(on_push)));
     }
 
-    /// Whether the connection has not been ended.
-    pub(super) fn watches(&self, hear: &Arc<Hear>) -> bool {
-        self.connections.lock().iter().any(|(_, one)| one.ptr_eq(&Arc::downgrade(hear)))
+    /// Whether the connection is still registered.
+    pub(super) fn watches(&self, on_push: &Arc<OnPush>) -> bool {
+        self.connections.lock().iter().any(|(_, one)| one.ptr_eq(&Arc::downgrade(on_push)))
     }
 
-    /// One of them names a master: connections to another end. False when it is an older one, which does not count.
-    pub(super) fn heard(&self, sentinel: &Sentinel, named: &Named) -> bool {
+    /// Applies the answer of one Sentinel: connections to other servers end. Returns false if the answer is older than the known
+    /// configuration.
+    pub(super) fn apply(&self, sentinel: &Sentinel, named: &Named) -> bool {
         sentinel.counts(named.replicas);
         if named.epoch < self.newest.fetch_max(named.epoch, Ordering::AcqRel) {
             return false;
@@ -157,22 +157,22 @@ impl Sentinels {
             *connections = kept;
             ended
         };
-        for hear in ended.into_iter().filter_map(|(_, hear)| hear.upgrade()) {
+        for on_push in ended.into_iter().filter_map(|(_, on_push)| on_push.upgrade()) {
             tracing::debug!(target: "tenure", master = shown(&named.master), "sentinel names another master");
-            hear(PushInfo { kind: PushKind::Disconnection, data: Vec::new() });
+            on_push(PushInfo { kind: PushKind::Disconnection, data: Vec::new() });
         }
         true
     }
 
-    /// Asks all of them, and hears the newest.
-    pub(super) async fn ask_and_hear(&self) {
+    /// Asks all Sentinels, and applies the newest answer.
+    pub(super) async fn ask_and_apply(&self) {
         let answers = self.ask_each(|_| false).await;
         if let Some((sentinel, named)) = self.newest_of(&answers) {
-            self.heard(sentinel, named);
+            self.apply(sentinel, named);
         }
     }
 
-    /// The newest of these answers, and who gave it; of several, the one that most of them gave. What each says of the replicas is noted.
+    /// The newest of these answers, and its Sentinel; of several, the most frequent one. Notes the number of replicas of each.
     fn newest_of<'a>(&'a self, answers: &'a [Answered]) -> Option<(&'a Sentinel, &'a Named)> {
         let each = self.sentinels.iter().zip(answers);
         let named = each.filter_map(|(one, answer)| Some((one, answer.as_ref()?.as_ref().ok()?)));
@@ -184,9 +184,9 @@ impl Sentinels {
         named.into_iter().reduce(|best, one| if rank(&one) > rank(&best) { one } else { best })
     }
 
-    /// One of them does not let us hear of failovers, which is said once.
-    pub(super) fn missed_grants(&self, address: &str, error: &redis::RedisError) {
-        if !self.is_unheard.swap(true, Ordering::AcqRel) {
+    /// Logs once that a Sentinel refuses the subscription to failovers.
+    pub(super) fn warn_cannot_listen(&self, address: &str, error: &redis::RedisError) {
+        if !self.has_warned.swap(true, Ordering::AcqRel) {
             tracing::warn!(
                 target: "tenure", sentinel = address, %error,
                 "sentinel does not let us listen, and may be asked late for a new master; allow its user `+subscribe` and `&+switch-master`"
@@ -194,7 +194,7 @@ impl Sentinels {
         }
     }
 
-    /// The answers of a majority, and of those that answer so soon after it; of all, where a newer one was heard before, or where no
+    /// The answers of a majority, and those that come within `grace` after it; of all Sentinels, if a newer configuration is known or no
     /// majority answers.
     async fn ask(&self, grace: Duration) -> Vec<Answered> {
         let newest = self.newest.load(Ordering::Acquire);
@@ -206,7 +206,7 @@ impl Sentinels {
         together::until_late(self.questions(), are_enough, grace).await
     }
 
-    /// The newest of these answers; it counts as heard.
+    /// The newest of these answers, noted as known.
     fn newest_in(&self, answers: &[Answered]) -> Result<Named, Error> {
         match self.newest_of(answers) {
             Some((_, named)) => {
@@ -214,29 +214,29 @@ impl Sentinels {
                 Ok(named.clone())
             }
             None => {
-                let silences = answers.iter().flatten().filter_map(|answer| answer.as_ref().err());
-                let each = self.sentinels.iter().map(|sentinel| &*sentinel.address).zip(silences);
-                Err(silence::of_all(&self.service, &each.collect::<Vec<_>>()))
+                let reasons = answers.iter().flatten().filter_map(|answer| answer.as_ref().err());
+                let each = self.sentinels.iter().map(|sentinel| &*sentinel.address).zip(reasons);
+                Err(no_master::of_all(&self.service, &each.collect::<Vec<_>>()))
             }
         }
     }
 
-    /// Asks all of them at once, until the answers are enough, or there is one of each.
+    /// Asks all Sentinels at once, until the answers are enough or complete.
     pub(super) async fn ask_each(&self, are_enough: impl Fn(&[Answered]) -> bool) -> Vec<Answered> {
         together::until(self.questions(), are_enough).await
     }
 
-    fn questions(&self) -> Vec<impl Future<Output = Result<Named, Silence>> + Send> {
+    fn questions(&self) -> Vec<impl Future<Output = Result<Named, NoMaster>> + Send> {
         self.sentinels.iter().map(|sentinel| sentinel.ask(&self.service, self.patience)).collect()
     }
 
-    /// How many replicas they know of, also those that are down: the most that one of them said; nothing, if none of them says it.
+    /// The highest number of replicas that a Sentinel reports, including those that are down; `None` if no Sentinel says it.
     pub(super) fn replicas(&self) -> Option<u64> {
         self.sentinels.iter().filter_map(Sentinel::counted).max()
     }
 
-    /// Asks all of them anew how many replicas there are: an operator may have made them forget one. One that does not answer is left out
-    /// where a majority does.
+    /// Counts the replicas again, because an operator may have made the Sentinels forget one. If a majority answers, the others do not
+    /// count.
     pub(super) async fn count_replicas(&self) {
         if self.is_counting.swap(true, Ordering::AcqRel) {
             return;
@@ -250,7 +250,7 @@ impl Sentinels {
     }
 }
 
-/// Somebody counts, until this is dropped.
+/// Marks a count as running until it is dropped.
 struct Counting<'a>(&'a AtomicBool);
 
 impl Drop for Counting<'_> {

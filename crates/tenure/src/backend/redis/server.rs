@@ -1,8 +1,8 @@
-//! What a server says of itself when it is connected to: its version, and whether it is fit to hold locks.
+//! What a server says about itself on a new connection: its version, and whether it is fit to hold locks.
 //!
-//! `HELLO` tells the version and the role, which decide how scripts are written and whether this server is the one to use at all.
-//! `INFO` tells the rest; a user may lack the permission for it, and then nothing is said. `TIME` tells its clock, so that already the
-//! first request can be refused when it comes too late.
+//! `HELLO` has the version and the role, which decide how scripts are sent and whether this server can be used at all. `INFO` has the
+//! rest, if the user may ask for it. `TIME` has its clock, so that even the first request can carry the time after which the server
+//! refuses it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,36 +11,36 @@ use redis::{ServerError, Value};
 
 use super::replicas;
 
-/// A server, as it was when it was connected to.
+/// A server as it was when the client connected.
 #[derive(Debug, Default)]
 pub(super) struct Server {
     /// Major and minor.
     pub(super) version: Option<(u32, u32)>,
     pub(super) is_replica: bool,
-    /// It keeps nothing, and names others.
+    /// It is a Sentinel.
     pub(super) is_sentinel: bool,
-    /// It has some of the names of a cluster, and tells of grants as those do who know that.
+    /// It is a node of a cluster.
     pub(super) is_node: bool,
-    /// Its clock then, in µs.
+    /// Its clock at that time, in µs.
     pub(super) time: Option<u64>,
-    /// Why the server does not tell of changed keys; `None` when it does.
+    /// Why the server does not report changed keys; `None` if it does.
     pub(super) tracking_refused: Option<String>,
-    /// How many replicas it has, where it says that.
+    /// How many replicas it has, if it says that.
     pub(super) replicas: Option<u64>,
-    /// Which run of which server it is.
+    /// The incarnation: changes with every start of the server.
     pub(super) run_id: Option<Arc<str>>,
-    /// How long it had been running, at least, where it says that.
+    /// How long it had been running, at least; `None` if it does not say.
     pub(super) uptime: Option<Duration>,
-    /// It keeps an append-only file.
+    /// It has an append-only file.
     pub(super) appends: bool,
-    /// It has every change on its disk before it answers.
+    /// It syncs every change to disk before it answers.
     pub(super) keeps_all: bool,
     eviction: Option<String>,
     description: String,
 }
 
 impl Server {
-    /// From what it answered to `HELLO`, `INFO` and `TIME`, and from its refusal to track keys.
+    /// From its answers to `HELLO`, `INFO` and `TIME`, and its refusal to track keys.
     pub(super) fn new(
         hello: &Value,
         info: &Value,
@@ -78,7 +78,7 @@ impl Server {
         };
         server.replicas = replicas::connected(info);
         server.run_id = field("run_id").map(Arc::from);
-        // Both ends were rounded down to seconds.
+        // The server rounds start and present time down to seconds.
         let uptime = field("uptime_in_seconds").and_then(|seconds| seconds.parse::<u64>().ok());
         server.uptime = uptime.map(|seconds| Duration::from_secs(seconds.saturating_sub(1)));
         server.appends = field("aof_enabled").as_deref() == Some("1");
@@ -88,18 +88,18 @@ impl Server {
         server
     }
 
-    /// Whether its scripts may begin with a line of flags.
+    /// Whether it accepts a first line with flags in scripts.
     pub(super) fn knows_flags(&self) -> bool {
         self.version.is_none_or(|version| version >= (7, 0))
     }
 
-    /// Whether it is surely the same server, still running.
-    pub(super) fn is(&self, other: &Server) -> bool {
+    /// Whether it is known to be the same incarnation.
+    pub(super) fn is_same(&self, other: &Server) -> bool {
         self.run_id.is_some() && self.run_id == other.run_id
     }
 
-    /// Whether it is surely the one that says this of itself in `INFO`.
-    pub(super) fn says(&self, info: &str) -> bool {
+    /// Whether this `INFO` is known to come from the same incarnation.
+    pub(super) fn is_described_by(&self, info: &str) -> bool {
         self.run_id.is_some() && self.run_id.as_deref() == field(info, "run_id")
     }
 
@@ -108,7 +108,7 @@ impl Server {
         &self.description
     }
 
-    /// What makes it less fit to hold locks.
+    /// Why it is less fit to hold locks.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(policy) = self.eviction.as_deref().filter(|policy| *policy != "noeviction") {
@@ -118,21 +118,21 @@ impl Server {
         }
         if let Some(why) = &self.tracking_refused {
             warnings.push(format!(
-                "redis does not tell of keys that are deleted or overwritten ({why}); such a loss is noticed by the next renewal"
+                "redis does not report deleted or overwritten keys ({why}); the next renewal finds such a loss"
             ));
         }
         warnings
     }
 }
 
-/// Whether it says in `HELLO` that it is one.
+/// Whether this answer to `HELLO` comes from a replica.
 pub(super) fn is_replica(hello: &Value) -> bool {
     let Value::Map(fields) = hello else { return false };
     let role = fields.iter().find(|(field, _)| string(field) == Some("role"));
     role.and_then(|(_, role)| string(role)).is_some_and(|role| role != "master")
 }
 
-/// A field of what `INFO` said.
+/// A field of `INFO`.
 pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
@@ -145,7 +145,7 @@ pub(super) fn string(value: &Value) -> Option<&str> {
     }
 }
 
-/// Seconds and microseconds.
+/// The answer to `TIME`, in µs.
 pub(super) fn micros(time: &Value) -> Option<u64> {
     let Value::Array(parts) = time else { return None };
     let mut numbers = parts.iter().map(|part| string(part)?.parse::<u64>().ok());

@@ -1,9 +1,9 @@
-//! Where grants are heard: one channel for all names of a session, on a connection of its own.
+//! Listens for grants: one channel for all names of a session, on its own connection.
 //!
-//! Apart from the commands, because what a server says about subscriptions unasked would shift their replies. It is made when somebody
-//! first waits, and ends when nobody has waited for a while. While it does not stand, waiters say that they poll, so nobody takes
-//! them for dead; when it begins to stand, and when it breaks, everyone who waits is woken to beat once, because a grant may have
-//! been published to nobody.
+//! The connection is separate from the commands, because unrequested messages about subscriptions would shift the replies. The first
+//! waiter opens it, and it ends some time after the last one. Waiters without a subscription say that they poll, so that the server does
+//! not take them for dead. When the subscription begins or breaks, every waiter sends a heartbeat, because the server may have published
+//! a grant that nobody received.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::client::Asker;
+use super::client::SessionContext;
 use super::connect::Connector;
 use super::connection::Connection;
-use super::link::{Ended, watch_over};
+use super::link::{ConnectionEnd, watch_over};
 use super::pace::Pace;
 use super::{fault, grant};
 use crate::core::record::HEARTBEAT;
@@ -28,184 +28,184 @@ const LINGER: Duration = Duration::from_secs(10);
 /// The subscription of one session.
 pub(super) struct Subscription {
     connector: Arc<Connector>,
-    asker: Arc<Asker>,
+    context: Arc<SessionContext>,
     channel: String,
-    state: Mutex<State>,
+    state: Mutex<SubscriptionState>,
 }
 
 #[derive(Default)]
-struct State {
-    phase: Phase,
-    /// When somebody last had to wait, and the pause after which it asks again.
+struct SubscriptionState {
+    phase: SubscriptionPhase,
+    /// When a request last had to wait, and the pause before its next heartbeat.
     last_wait: Option<(Instant, Duration)>,
-    bell: Option<Arc<Notify>>,
+    signal: Option<Arc<Notify>>,
 }
 
 #[derive(Default, Clone)]
-enum Phase {
+enum SubscriptionPhase {
     #[default]
     None,
     Connecting,
-    Stands,
+    Subscribed,
     /// The user may not subscribe.
     Refused(Error),
 }
 
 impl Subscription {
-    pub(super) fn new(connector: Arc<Connector>, asker: &Arc<Asker>) -> Arc<Self> {
-        let channel = asker.keys.channel(asker.session.id(), "");
-        Arc::new(Subscription { connector, asker: Arc::clone(asker), channel, state: Mutex::default() })
+    pub(super) fn new(connector: Arc<Connector>, context: &Arc<SessionContext>) -> Arc<Self> {
+        let channel = context.keys.channel(context.session.id(), "");
+        Arc::new(Subscription { connector, context: Arc::clone(context), channel, state: Mutex::default() })
     }
 
-    /// Whether grants are heard.
-    pub(super) fn stands(&self) -> bool {
-        matches!(self.state.lock().phase, Phase::Stands)
+    /// Whether the client is subscribed.
+    pub(super) fn is_subscribed(&self) -> bool {
+        matches!(self.state.lock().phase, SubscriptionPhase::Subscribed)
     }
 
-    /// Why grants are not heard, when the server refuses.
+    /// Why the client cannot subscribe, if the server refuses.
     pub(super) fn refusal(&self) -> Option<Error> {
         match &self.state.lock().phase {
-            Phase::Refused(error) => Some(error.clone()),
+            SubscriptionPhase::Refused(error) => Some(error.clone()),
             _ => None,
         }
     }
 
-    /// Somebody waits, and asks again after this pause.
+    /// A waiter sends its next request after this pause.
     pub(super) fn want(self: &Arc<Self>, pause: Duration) {
         let mut state = self.state.lock();
         state.last_wait = Some((Instant::now(), pause));
-        if !matches!(state.phase, Phase::None) {
+        if !matches!(state.phase, SubscriptionPhase::None) {
             return;
         }
-        state.phase = Phase::Connecting;
+        state.phase = SubscriptionPhase::Connecting;
         drop(state);
-        let listening = Listening { subscription: Arc::downgrade(self), has_ended: false };
+        let task = SubscriptionTask { subscription: Arc::downgrade(self), has_ended: false };
         match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(listening.run())),
-            Err(_) => drop(listening),
+            Ok(runtime) => drop(runtime.spawn(task.run())),
+            Err(_) => drop(task),
         }
     }
 
-    /// There is a new connection for commands: what was refused may be allowed by now. Another server has another opinion of who is
-    /// subscribed.
+    /// The connection for commands was replaced: the server may allow now what it refused. Another server does not know of this
+    /// subscription.
     pub(super) fn reconnected(&self, is_another_server: bool) {
         let mut state = self.state.lock();
-        if let Phase::Refused(_) = state.phase {
-            state.phase = Phase::None;
+        if let SubscriptionPhase::Refused(_) = state.phase {
+            state.phase = SubscriptionPhase::None;
         }
-        if is_another_server && let Some(bell) = &state.bell {
-            bell.notify_one();
+        if is_another_server && let Some(signal) = &state.signal {
+            signal.notify_one();
         }
     }
 
-    /// Ends when nobody has waited for a while. In one step: whoever waits from now on begins a new one.
+    /// Ends the subscription if no client has waited for a while. In one step, so that the next waiter starts a new one.
     fn ends_when_idle(&self) -> bool {
         let mut state = self.state.lock();
         let is_idle = state.last_wait.is_none_or(|(last, pause)| last.elapsed() > pause + LINGER);
         if is_idle {
-            state.phase = Phase::None;
+            state.phase = SubscriptionPhase::None;
         }
         is_idle
     }
 
-    /// Whether the connection is checked when it was silent for this long. One that only waiters far from their turn need is checked
-    /// seldom: their requests, on the other connection, find a grant that was not heard.
+    /// Whether to check a connection that was silent for this long. If all waiters are far from the head, it is checked rarely: their
+    /// requests, on the other connection, find a missed grant.
     fn is_checked(&self, silence: Duration) -> bool {
         let pause = self.state.lock().last_wait.map(|(_, pause)| pause);
         pause.is_none_or(|pause| pause <= HEARTBEAT || silence >= 4 * pause)
     }
 
-    fn begin(&self, bell: Arc<Notify>) {
+    fn begin(&self, signal: Arc<Notify>) {
         let mut state = self.state.lock();
-        state.phase = Phase::Stands;
-        state.bell = Some(bell);
+        state.phase = SubscriptionPhase::Subscribed;
+        state.signal = Some(signal);
         drop(state);
-        self.rouse();
+        self.wake_waiters();
     }
 
-    /// Whoever waits may have missed its turn.
-    fn rouse(&self) {
-        if let Some(sink) = self.asker.told().upgrade() {
+    /// Waiters may have missed a grant.
+    fn wake_waiters(&self) {
+        if let Some(sink) = self.context.grant_sink().upgrade() {
             sink.missed_grants();
         }
     }
 
-    /// It does not stand any longer.
-    fn broke(&self, phase: Phase) {
+    /// The subscription broke.
+    fn broke(&self, phase: SubscriptionPhase) {
         let mut state = self.state.lock();
-        state.bell = None;
+        state.signal = None;
         state.phase = phase;
         drop(state);
-        self.rouse();
+        self.wake_waiters();
     }
 
     fn refused(&self, error: Error) {
-        tracing::warn!(target: "tenure", %error, "redis does not let waiters subscribe; they ask again and again instead");
-        self.broke(Phase::Refused(error));
+        tracing::warn!(target: "tenure", %error, "redis does not let waiters subscribe; they poll instead");
+        self.broke(SubscriptionPhase::Refused(error));
     }
 
-    fn heard(&self, push: &PushInfo) {
+    fn received(&self, push: &PushInfo) {
         if push.kind != PushKind::Message {
             return;
         }
         let [_, Value::BulkString(message)] = &push.data[..] else { return };
-        grant::heard(&self.asker, message, |_| true);
+        grant::deliver(&self.context, message, |_| true);
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        if let Some(bell) = &self.state.lock().bell {
-            bell.notify_one();
+        if let Some(signal) = &self.state.lock().signal {
+            signal.notify_one();
         }
     }
 }
 
-/// Keeps the subscription while it is wanted. Whoever finds one under way leaves it alone, so there is one at a time.
-struct Listening {
+/// Maintains the subscription while it is wanted. There is one task at a time.
+struct SubscriptionTask {
     subscription: Weak<Subscription>,
     has_ended: bool,
 }
 
-impl Listening {
+impl SubscriptionTask {
     async fn run(mut self) {
         let mut pace: Option<Pace> = None;
         while let Some(subscription) = self.subscription.upgrade() {
             if subscription.ends_when_idle() {
                 break;
             }
-            let (connector, bell) = (Arc::clone(&subscription.connector), Arc::new(Notify::new()));
+            let (connector, signal) = (Arc::clone(&subscription.connector), Arc::new(Notify::new()));
             let pace = pace.get_or_insert_with(|| Pace::new(connector.timeout));
-            let (run, patience) = (connector.run(), pace.tries());
-            let connection = match subscribe(&subscription, &bell, patience).await {
+            let (incarnation, patience) = (connector.incarnation(), pace.begin_attempt());
+            let connection = match subscribe(&subscription, &signal, patience).await {
                 Ok(connection) => connection,
                 Err(error) if error.kind() == ErrorKind::Denied => {
                     subscription.refused(error);
                     break;
                 }
                 Err(error) => {
-                    tracing::debug!(target: "tenure", %error, "grants can't be heard");
+                    tracing::debug!(target: "tenure", %error, "cannot listen for grants");
                     drop(subscription);
                     pace.failed().await;
                     continue;
                 }
             };
-            subscription.begin(Arc::clone(&bell));
-            // The commands went to another server before there was a bell to ring.
-            if connector.run() != run {
-                bell.notify_one();
+            subscription.begin(Arc::clone(&signal));
+            // The commands went to another server before this connection had a signal.
+            if connector.incarnation() != incarnation {
+                signal.notify_one();
             }
             drop(subscription);
-            pace.stands();
+            pace.connected();
             let is_wanted = || self.subscription.upgrade().is_some_and(|wanted| !wanted.ends_when_idle());
             let is_due =
                 |silence| self.subscription.upgrade().is_some_and(|wanted| wanted.is_checked(silence));
-            let ended = watch_over(connection, &bell, connector.timeout / 2, is_due, is_wanted).await;
-            if ended == Ended::Unwanted {
+            let ended = watch_over(connection, &signal, connector.timeout / 2, is_due, is_wanted).await;
+            if ended == ConnectionEnd::Unwanted {
                 break;
             }
             let Some(subscription) = self.subscription.upgrade() else { break };
-            subscription.broke(Phase::Connecting);
+            subscription.broke(SubscriptionPhase::Connecting);
             drop(subscription);
             tokio::time::sleep(pace.ended(&ended).unwrap_or_default()).await;
         }
@@ -213,28 +213,29 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
-    /// Dropped before its end: its runtime is going down. Whoever waits on another one begins anew.
+impl Drop for SubscriptionTask {
+    /// Dropped before its end if its runtime shuts down. A waiter on another runtime starts a new task.
     fn drop(&mut self) {
         if !self.has_ended
             && let Some(subscription) = self.subscription.upgrade()
         {
-            subscription.broke(Phase::None);
+            subscription.broke(SubscriptionPhase::None);
         }
     }
 }
 
-/// Connects and subscribes; returns when the server has confirmed it.
+/// Connects and subscribes. Returns when the server has confirmed it.
 async fn subscribe(
     subscription: &Arc<Subscription>,
-    bell: &Arc<Notify>,
+    signal: &Arc<Notify>,
     patience: Duration,
 ) -> Result<Connection, Error> {
-    let (told, rung, connector) = (Arc::downgrade(subscription), Arc::clone(bell), &subscription.connector);
+    let (receiver, on_disconnect, connector) =
+        (Arc::downgrade(subscription), Arc::clone(signal), &subscription.connector);
     let mut connection = connector
-        .join(patience, move |push| match push.kind {
-            PushKind::Disconnection => rung.notify_one(),
-            _ => drop(told.upgrade().map(|subscription| subscription.heard(&push))),
+        .connect_to_same_server(patience, move |push| match push.kind {
+            PushKind::Disconnection => on_disconnect.notify_one(),
+            _ => drop(receiver.upgrade().map(|subscription| subscription.received(&push))),
         })
         .await?;
     let confirmed = tokio::time::timeout(patience, connection.subscribe(&subscription.channel)).await;

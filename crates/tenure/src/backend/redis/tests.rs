@@ -1,4 +1,4 @@
-//! The scripts against what they are to be: the record, and the page that says what is written where.
+//! The scripts compared with the record, and with docs/protocol.md.
 
 mod agreement;
 mod compare;

@@ -1,9 +1,9 @@
-//! Hears of a failover: one connection, to one Sentinel at a time, subscribed to `+switch-master`.
+//! Learns of failovers: one connection, to one Sentinel at a time, is subscribed to `+switch-master`.
 //!
-//! What is heard is a reason to ask that Sentinel, on the same connection, so that what counts is its configuration and not what anyone
-//! published. It is also asked when the subscription begins, because a failover may have come before it. From time to time all of them are
-//! asked: the one that is listened to may be cut off from the others together with an old master, and then hears of nothing. When it
-//! breaks, or turns out to be behind, the next Sentinel is tried. One watcher serves all connections of a connector, and ends with it.
+//! A message is a reason to ask that Sentinel on the same connection, so that its configuration counts, and not the message. The watcher
+//! asks also when the subscription begins, because a failover may have come before it. Every 5 s it asks all Sentinels: the subscribed
+//! one may be cut off from the others together with an old master, and then learns nothing. When that connection breaks, or its Sentinel
+//! is behind, the next Sentinel is used. One watcher serves all connections of a connector, and ends with it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -21,10 +21,10 @@ use super::sentinel::{Sentinels, named};
 use crate::time::backoff::Backoff;
 
 const CHANNEL: &str = "+switch-master";
-/// How often all Sentinels are asked although the one that is listened to said nothing.
-const BACKSTOP: Duration = Duration::from_secs(5);
+/// The pause between two questions to all Sentinels, without a message.
+const ASK_ALL_AFTER: Duration = Duration::from_secs(5);
 
-/// Starts a watcher, unless there is one.
+/// Starts a watcher, unless one runs.
 pub(super) fn start(sentinels: &Arc<Sentinels>) {
     if sentinels.is_watched.swap(true, Ordering::AcqRel) {
         return;
@@ -41,48 +41,48 @@ struct Watcher(Weak<Sentinels>);
 impl Watcher {
     async fn run(self) {
         let mut backoff = Backoff::new();
-        // How many in a row were of no use.
-        let (mut next, mut in_vain) = (0, 0);
+        // How many Sentinels in a row were of no use.
+        let (mut next, mut useless) = (0, 0);
         while let Some(sentinels) = self.0.upgrade() {
             let many = sentinels.sentinels.len();
             let since = Instant::now();
             let ended = listen(sentinels, next % many).await;
             next += 1;
             match ended {
-                Ended::Broken => {
-                    in_vain = 0;
+                ListenEnd::Broken => {
+                    useless = 0;
                     match since.elapsed() < SHORT_LIFE {
                         true => tokio::time::sleep(backoff.pause()).await,
                         false => backoff = Backoff::new(),
                     }
                     continue;
                 }
-                Ended::Unreached => {}
-                Ended::InVain => in_vain += 1,
+                ListenEnd::Unreachable => {}
+                ListenEnd::Useless => useless += 1,
             }
-            if in_vain < many {
+            if useless < many {
                 tokio::time::sleep(backoff.pause()).await;
                 continue;
             }
-            in_vain = 0;
-            tokio::time::sleep(BACKSTOP).await;
+            useless = 0;
+            tokio::time::sleep(ASK_ALL_AFTER).await;
             let Some(sentinels) = self.0.upgrade() else { break };
-            sentinels.ask_and_hear().await;
+            sentinels.ask_and_apply().await;
         }
     }
 }
 
-/// Why one is not listened to any more.
-enum Ended {
-    /// It was, until it was silent, or until nobody wanted to know any more.
+/// Why listening to one Sentinel ended.
+enum ListenEnd {
+    /// The connection broke or was silent, or no client needs it any more.
     Broken,
-    Unreached,
-    /// It does not let us listen, or others know more.
-    InVain,
+    Unreachable,
+    /// The Sentinel refuses the subscription, or others know more.
+    Useless,
 }
 
 impl Drop for Watcher {
-    /// Its runtime may go down before those who connect: the next connection starts another.
+    /// Its runtime may end before those of the clients: the next connection starts another watcher.
     fn drop(&mut self) {
         if let Some(sentinels) = self.0.upgrade() {
             sentinels.is_watched.store(false, Ordering::Release);
@@ -90,58 +90,60 @@ impl Drop for Watcher {
     }
 }
 
-/// Listens to one of them.
-async fn listen(sentinels: Arc<Sentinels>, which: usize) -> Ended {
+/// Listens to one Sentinel.
+async fn listen(sentinels: Arc<Sentinels>, which: usize) -> ListenEnd {
     let sentinel = &sentinels.sentinels[which];
-    let (bell, patience) = (Arc::new(Notify::new()), sentinels.patience);
-    let (rung, news) = (Arc::clone(&bell), Arc::new(Notify::new()));
-    let told = Arc::clone(&news);
-    let hear = move |push: redis::PushInfo| match push.kind {
-        PushKind::Disconnection => rung.notify_one(),
-        PushKind::Message => told.notify_one(),
+    let (signal, patience) = (Arc::new(Notify::new()), sentinels.patience);
+    let (on_disconnect, messages) = (Arc::clone(&signal), Arc::new(Notify::new()));
+    let on_message = Arc::clone(&messages);
+    let on_push = move |push: redis::PushInfo| match push.kind {
+        PushKind::Disconnection => on_disconnect.notify_one(),
+        PushKind::Message => on_message.notify_one(),
         _ => {}
     };
-    let Ok(mut connection) = sentinel.connect(patience, hear).await else { return Ended::Unreached };
+    let Ok(mut connection) = sentinel.connect(patience, on_push).await else { return ListenEnd::Unreachable };
     match tokio::time::timeout(patience, connection.subscribe(CHANNEL)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) if fault::server_error(&error).is_some() => {
-            sentinels.missed_grants(&sentinel.address, &error);
-            return Ended::InVain;
+            sentinels.warn_cannot_listen(&sentinel.address, &error);
+            return ListenEnd::Useless;
         }
-        _ => return Ended::Unreached,
+        _ => return ListenEnd::Unreachable,
     }
     let (service, listened) = (sentinels.service.clone(), Arc::downgrade(&sentinels));
     drop(sentinels);
     let is_wanted = || listened.strong_count() > 0;
-    let mut watch = std::pin::pin!(watch_over(connection.clone(), &bell, patience, |_| true, is_wanted));
+    let mut watch = std::pin::pin!(watch_over(connection.clone(), &signal, patience, |_| true, is_wanted));
     loop {
         let Ok(Ok(named)) = tokio::time::timeout(patience, named(&mut connection, &service)).await else {
-            return Ended::Broken;
+            return ListenEnd::Broken;
         };
         match listened.upgrade() {
-            Some(sentinels) if !sentinels.heard(&sentinels.sentinels[which], &named) => return Ended::InVain,
+            Some(sentinels) if !sentinels.apply(&sentinels.sentinels[which], &named) => {
+                return ListenEnd::Useless;
+            }
             Some(_) => {}
-            None => return Ended::Broken,
+            None => return ListenEnd::Broken,
         }
-        let mut backstop = std::pin::pin!(async {
-            tokio::time::sleep(BACKSTOP).await;
-            // One alone is asked by what comes next.
+        let mut ask_all = std::pin::pin!(async {
+            tokio::time::sleep(ASK_ALL_AFTER).await;
+            // A single Sentinel is asked at the start of the next round.
             if let Some(sentinels) = listened.upgrade().filter(|sentinels| sentinels.sentinels.len() > 1) {
-                sentinels.ask_and_hear().await;
+                sentinels.ask_and_apply().await;
             }
         });
-        let mut news = std::pin::pin!(news.notified());
+        let mut messages = std::pin::pin!(messages.notified());
         let has_ended = std::future::poll_fn(|cx| {
             if watch.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(true);
             }
-            match news.as_mut().poll(cx) {
+            match messages.as_mut().poll(cx) {
                 Poll::Ready(()) => Poll::Ready(false),
-                Poll::Pending => backstop.as_mut().poll(cx).map(|()| false),
+                Poll::Pending => ask_all.as_mut().poll(cx).map(|()| false),
             }
         });
         if has_ended.await {
-            return Ended::Broken;
+            return ListenEnd::Broken;
         }
     }
 }

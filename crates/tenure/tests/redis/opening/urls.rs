@@ -1,6 +1,8 @@
 //! Every kind of URL, to a server that is there. R0.6, end to end: nothing of it is dropped or replaced by a default in silence.
 
+use std::io::Write as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tenure::{Attempt, Domain, Error, ErrorKind};
 use tenure_testkit::redis::{Builder, RedisServer};
@@ -56,7 +58,7 @@ async fn one_server_by_each_of_its_addresses() {
         &server,
         "redis://no-such-host.invalid",
         ErrorKind::Unavailable,
-        &["cannot resolve host `no-such-host.invalid` ("],
+        &["cannot resolve host `no-such-host.invalid`: "],
     )
     .await;
 }
@@ -139,7 +141,7 @@ async fn tls_with_an_authority_of_ones_own() {
     // The authorities of this system know nothing of this one.
     fails(&server, &server.tls_url(), ErrorKind::Unavailable, &["certificate"]).await;
     let absent = tls_url(&server, &[("tls_ca", server.ca_path().with_file_name("absent.crt"))]);
-    fails(&server, &absent, ErrorKind::Invalid, &["absent.crt", "can't be read"]).await;
+    fails(&server, &absent, ErrorKind::Invalid, &["absent.crt", "cannot read"]).await;
     let no_pem = tls_url(&server, &[("tls_ca", server.ca_path().with_file_name("redis.conf"))]);
     fails(&server, &no_pem, ErrorKind::Invalid, &["redis.conf"]).await;
     let plain_port = at(&server).replace(&server.tls_port().to_string(), &server.port().to_string());
@@ -151,12 +153,13 @@ async fn tls_with_an_authority_of_ones_own() {
 #[tokio::test]
 async fn tls_with_a_certificate_that_signed_itself() {
     let server = RedisServer::builder().tls().start();
-    let certify = |whose: &str, is_authority: &str| {
+    let certify = |whose: &str, is_authority: &str, names: Option<&str>| {
         let directory = server.ca_path().parent().unwrap().to_owned();
         let [cert, key] = ["crt", "key"].map(|end| directory.join(format!("{whose}.{end}")));
         let mut openssl = std::process::Command::new("openssl");
         openssl.args(["req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-newkey", "ec"]);
-        openssl.args(["-pkeyopt", "ec_paramgen_curve:prime256v1", "-addext", "subjectAltName=IP:127.0.0.1"]);
+        openssl.args(["-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+        names.into_iter().for_each(|names| drop(openssl.args(["-addext", names])));
         openssl.args(["-addext", &format!("basicConstraints=critical,CA:{is_authority}")]);
         let made = openssl.arg("-keyout").arg(&key).arg("-out").arg(&cert).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -164,10 +167,18 @@ async fn tls_with_a_certificate_that_signed_itself() {
         server.command(&["CONFIG", "SET", "tls-cert-file", shown, "tls-key-file", of_key]);
         tls_url(&server, &[("tls_ca", cert)])
     };
-    let authority = certify("authority", "TRUE");
-    let remedy = ["CA:TRUE", "-addext basicConstraints=critical,CA:FALSE"];
+    let (by_name, by_address) = ("subjectAltName=DNS:localhost", "subjectAltName=IP:127.0.0.1");
+    let authority = certify("authority", "TRUE", Some(by_name)).replace("127.0.0.1", "localhost");
+    let remedy = ["CA:TRUE", &format!("-addext basicConstraints=critical,CA:FALSE -addext {by_name}")];
     fails(&server, &authority, ErrorKind::Unavailable, &remedy).await;
-    works(&server, &certify("itself", "FALSE")).await;
+    let nameless = certify("nameless", "FALSE", None);
+    let says = ["has a certificate for other names", &format!("-addext {by_address}")];
+    fails(&server, &nameless, ErrorKind::Unavailable, &says).await;
+    let says = ["has a certificate for other names", &format!("-addext {by_name}")];
+    fails(&server, &nameless.replace("127.0.0.1", "localhost"), ErrorKind::Unavailable, &says).await;
+    let named = certify("named", "FALSE", Some(by_name)).replace("127.0.0.1", "localhost");
+    works(&server, &named).await;
+    works(&server, &certify("itself", "FALSE", Some(by_address))).await;
 }
 
 // R0.6
@@ -175,7 +186,7 @@ async fn tls_with_a_certificate_that_signed_itself() {
 async fn tls_for_another_name() {
     let server = Builder::tls_for(RedisServer::builder(), &["DNS:another.example"]).start();
     let url = tls_url(&server, &[("tls_ca", server.ca_path())]);
-    fails(&server, &url, ErrorKind::Unavailable, &["certificate"]).await;
+    fails(&server, &url, ErrorKind::Unavailable, &["certificate", "subjectAltName=IP:127.0.0.1"]).await;
 }
 
 // R0.6
@@ -185,7 +196,45 @@ async fn tls_with_certificates_of_clients() {
     let [ca, cert, key] = [server.ca_path(), server.client_cert_path(), server.client_key_path()];
     let both = [("tls_ca", ca.clone()), ("tls_cert", cert.clone()), ("tls_key", key)];
     works(&server, &tls_url(&server, &both)).await;
-    fails(&server, &tls_url(&server, &both[..1]), ErrorKind::Unavailable, &[]).await;
+    let says = ["asks for a client certificate", "`tls_cert` and `tls_key`"];
+    fails(&server, &tls_url(&server, &both[..1]), ErrorKind::Unavailable, &says).await;
+    let other = RedisServer::builder().tls().start();
+    let [cert_of_other, key_of_other] = [other.client_cert_path(), other.client_key_path()];
+    let untrusted = [("tls_ca", ca.clone()), ("tls_cert", cert_of_other), ("tls_key", key_of_other)];
+    let says = ["does not trust the certificate in `tls_cert`"];
+    fails(&server, &tls_url(&server, &untrusted), ErrorKind::Unavailable, &says).await;
     let no_key = [("tls_ca", ca), ("tls_cert", cert.clone()), ("tls_key", cert)];
     fails(&server, &tls_url(&server, &no_key), ErrorKind::Invalid, &["client.crt", "PRIVATE KEY"]).await;
+}
+
+/// A server that answers each request like this and closes the connection, which resets it. Returns its URL.
+fn closing(answer: &'static [u8]) -> String {
+    // Not 127.0.0.1: Redis in protected mode accepts that, so the client does not look for a denial there.
+    let listener = std::net::TcpListener::bind("127.0.0.2:0").expect("an address");
+    let url = format!("redis://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut connection in listener.incoming().flatten() {
+            connection.write_all(answer).ok();
+            connection.set_read_timeout(Some(Duration::from_millis(50))).ok();
+            // With unread requests, closing is a reset.
+            connection.peek(&mut [0]).ok();
+        }
+    });
+    url
+}
+
+// R0.5: a server in protected mode answers other machines with a refusal before it reads their requests.
+#[tokio::test]
+async fn a_server_in_protected_mode_says_what_to_do() {
+    let denied = closing(b"-DENIED Redis is running in protected mode because protected mode is enabled\r\n");
+    let error = Domain::open(&denied).await.expect_err("it refuses");
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.what().ends_with("is in protected mode and refuses other machines"), "{error}");
+    assert!(error.remedy().is_some_and(|remedy| remedy.contains("requirepass")), "{error}");
+
+    let error = Domain::open(closing(b"")).await.expect_err("it closes");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.what().ends_with("closes new connections"), "{error}");
+    let remedy = error.remedy().expect("a remedy");
+    assert!(remedy.contains("rediss://") && remedy.contains("protected mode"), "{error}");
 }

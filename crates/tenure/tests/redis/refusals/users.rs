@@ -38,9 +38,8 @@ async fn no_password_where_one_is_needed() {
         &error,
         &[
             &at(&server),
-            "requires a password (NOAUTH); write redis://:password@host for `requirepass`",
-            "or redis://user:password@host",
-            "keep that URL in a file: /etc/tenure/url or --url-file",
+            "requires a password: NOAUTH; put it into the URL, before the host: `:password@` for `requirepass`",
+            "or `user:password@`",
         ],
     );
 }
@@ -51,7 +50,7 @@ async fn a_host_that_is_not_known() {
     let host = "n".repeat(64);
     let error = Domain::open(format!("redis://{host}")).await.expect_err("no such host");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    says(&error, &[&format!("cannot resolve host `{host}` ("), "); check the name or DNS"]);
+    says(&error, &[&format!("cannot resolve host `{host}`: "), "; check the name or DNS"]);
 }
 
 #[tokio::test]

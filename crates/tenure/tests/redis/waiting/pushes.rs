@@ -84,7 +84,7 @@ async fn one_that_may_not_subscribe_polls() {
     let guard = granted(waiter).await;
     assert_eq!(scene.holder().await.expect("a holder").fence, guard.fence());
     let warnings = b.domain.health().await.expect("to be healthy").warnings;
-    assert!(warnings.iter().any(|warning| warning.contains("ask again and again")), "{warnings:?}");
+    assert!(warnings.iter().any(|warning| warning.contains("they poll")), "{warnings:?}");
 }
 
 // Rule 8: one that has only begun to wait is not heard by anybody yet, and yet not dead.

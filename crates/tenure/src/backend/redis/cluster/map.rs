@@ -1,7 +1,7 @@
-//! Which node has which slots, as one of them says.
+//! Which node has which slots, as one node answers.
 //!
-//! `CLUSTER SLOTS` is asked, which every version knows, and not `CLUSTER SHARDS`. A node names others by the port that fits the connection it
-//! was asked on, and may leave the host out: that is then the one that was asked.
+//! The client asks `CLUSTER SLOTS`, which every version knows, and not `CLUSTER SHARDS`. A node names other nodes by the port that fits
+//! the connection of the question. It may leave the host out, which then is the host that the client asked.
 
 use redis::{ServerError, Value};
 
@@ -9,42 +9,42 @@ use super::super::connection::Connection;
 use super::super::fault;
 use super::super::sentinel::shown;
 use super::super::server::{field, string};
-use crate::types::error::{Error, ErrorKind};
+use crate::types::error::Error;
 use crate::url::HostPort;
 
-/// The slots of one master.
+/// A range of slots, and the nodes that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Range {
+pub(in super::super) struct SlotRange {
     pub(super) first: u16,
     pub(super) last: u16,
     pub(super) master: HostPort,
     pub(super) replicas: Vec<HostPort>,
 }
 
-/// All of them, as one node has it.
+/// All slots, as one node knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Map {
-    pub(super) ranges: Vec<Range>,
-    /// Grows with every failover and every slot that moves.
+pub(in super::super) struct SlotMap {
+    pub(super) ranges: Vec<SlotRange>,
+    /// Increases with every failover and every slot that moves.
     pub(super) epoch: u64,
-    /// Whether it would execute commands.
+    /// Whether the node executes commands.
     pub(super) is_up: bool,
 }
 
-impl Map {
-    /// Whether anybody has a slot.
+impl SlotMap {
+    /// Whether no node has a slot.
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Every address in it.
+    /// Every address in the map.
     pub(in super::super) fn hosts(&self) -> impl Iterator<Item = &HostPort> {
         self.ranges.iter().flat_map(|range| std::iter::once(&range.master).chain(&range.replicas))
     }
 }
 
-/// Asks on this connection, which goes to `asked`.
-pub(super) async fn ask(connection: &mut Connection, asked: &HostPort) -> Result<Map, Error> {
+/// Asks on this connection, which leads to `asked`.
+pub(super) async fn ask(connection: &mut Connection, asked: &HostPort) -> Result<SlotMap, Error> {
     let mut questions = redis::pipe();
     questions.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
     let answers = connection.send_all(&questions).await;
@@ -57,33 +57,33 @@ pub(super) async fn ask(connection: &mut Connection, asked: &HostPort) -> Result
             let ranges = ranges.ok_or_else(|| fault::unexpected(slots))?;
             let epoch =
                 field(info, "cluster_current_epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-            // Where it may not be asked, what comes of it will show.
+            // If the user may not ask, the node counts as up; a request will show whether it is.
             let is_up = field(info, "cluster_state").is_none_or(|state| state == "ok");
-            Ok(Map { ranges, epoch, is_up })
+            Ok(SlotMap { ranges, epoch, is_up })
         }
         Value::ServerError(refusal) => Err(refused(refusal, asked)),
         _ => Err(fault::unexpected(slots)),
     }
 }
 
-/// It does not say.
+/// The node refused to tell its slots.
 fn refused(refusal: &ServerError, asked: &HostPort) -> Error {
     match refusal.details() {
         Some(why) if why.contains("cluster support disabled") => {
-            Error::new(ErrorKind::Unsupported, "is not part of a cluster")
+            Error::unsupported(format!("redis at {} is not part of a cluster", shown(asked)))
         }
-        // A sentinel, or something that only speaks the protocol.
+        // A Sentinel, or another server that speaks the protocol.
         Some(why) if why.contains("unknown command") => {
-            Error::new(ErrorKind::Unsupported, "does not know the command CLUSTER")
+            Error::unsupported(format!("redis at {} does not know the command CLUSTER", shown(asked)))
         }
         _ => fault::refused(refusal, &shown(asked)),
     }
 }
 
-fn range(answer: &Value, asked: &HostPort) -> Option<Range> {
+fn range(answer: &Value, asked: &HostPort) -> Option<SlotRange> {
     let Value::Array(parts) = answer else { return None };
     let [Value::Int(first), Value::Int(last), master, replicas @ ..] = &parts[..] else { return None };
-    Some(Range {
+    Some(SlotRange {
         first: u16::try_from(*first).ok()?,
         last: u16::try_from(*last).ok()?,
         master: host(master, asked)?,
@@ -97,22 +97,22 @@ fn host(answer: &Value, asked: &HostPort) -> Option<HostPort> {
     Some(named(string(host), u16::try_from(*port).ok()?, asked))
 }
 
-/// A node without a name, or with an unknown one, is where the one is that was asked.
+/// A node without a host, or with an unknown one, has the host that the client asked.
 fn named(host: Option<&str>, port: u16, asked: &HostPort) -> HostPort {
     let host = host.filter(|host| !host.is_empty() && *host != "?").unwrap_or(&asked.host);
     HostPort { host: host.to_ascii_lowercase(), port }
 }
 
-/// To whom a node sends a request on.
+/// Where a node redirects a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
-    /// The slot is there, for good.
+    /// The other node has the slot.
     Moved(HostPort),
-    /// The slot is on its way, and its keys are there already, or were never here.
+    /// The slot is moving: its keys are on the other node already, or never existed.
     Ask(HostPort),
 }
 
-/// What `asked` said, if that is to ask another.
+/// The redirection in this refusal by `asked`, if it is one.
 pub(super) fn redirect(refusal: &ServerError, asked: &HostPort) -> Option<Redirect> {
     let redirect = match refusal.code() {
         "MOVED" => Redirect::Moved,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_a_host_is_where_the_one_is_that_was_asked() {
+    fn a_node_without_a_host_has_the_host_that_the_client_asked() {
         let asked = at("seed.example", 6379);
         for (host, shown) in [
             (text("10.0.0.7"), "10.0.0.7"),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_named_is_asked() {
+    fn a_redirection_names_the_next_node() {
         let said = |text: &str| match redis::parse_redis_value(format!("-{text}\r\n").as_bytes()) {
             Ok(Value::ServerError(refusal)) => redirect(&refusal, &at("asked.example", 6379)),
             other => panic!("{other:?}"),

@@ -1,12 +1,12 @@
-//! A cluster of Redis or Valkey: every name is on the node that has its slot, and is there what it is on one server.
+//! A cluster of Redis or Valkey: each name is on the node that has its slot, and works there as on one server.
 //!
-//! All keys and channels of a name are in one slot, so that the scripts are the same. What is different is around them: which node is asked
-//! ([`router`], [`route`]), where grants are heard ([`channels`]), and that clocks, connections and subscriptions are those of the node that
-//! has the name now.
+//! All keys and channels of a name are in one slot, so the scripts are the same. The rest differs: which node to ask ([`router`],
+//! [`route`]), and where to listen for grants ([`channels`]). Clocks, connections and subscriptions are those of the node that has the
+//! name now.
 
 pub(super) mod channels;
+mod channels_task;
 mod inquiry;
-mod listening;
 mod map;
 mod node;
 mod route;
@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(super) use self::node::Node;
 pub(super) use self::router::Router;
 use self::slot::slot;
-use super::client::{Asker, Failure};
+use super::client::{Failure, SessionContext};
 use super::keys::Keys;
 use super::script::Call;
 use super::{PIPELINE, TRACKED_AFTER, examine, scan};
@@ -38,7 +38,7 @@ use crate::url::RedisUrl;
 pub(crate) struct Cluster(Arc<Router>);
 
 impl Cluster {
-    /// Asks the nodes that the URL names who has which slots, and begins to connect to all of them, as this session.
+    /// Asks the nodes of the URL for the slots, and begins to connect to all masters, as this session.
     pub(crate) fn open(
         url: &RedisUrl,
         timeout: Option<Duration>,
@@ -48,8 +48,8 @@ impl Cluster {
         must_be_there: bool,
     ) -> Pending<Arc<dyn Backend>> {
         let keys = Keys::sharded(url.prefix()).remembering(url.fence_memory());
-        let asker = Asker::new(session, keys, clock.clone(), sink, url.replicas().is_some());
-        let router = match Router::new(url, timeout, asker) {
+        let context = SessionContext::new(session, keys, clock.clone(), sink, url.replicas().is_some());
+        let router = match Router::new(url, timeout, context) {
             Ok(router) => router,
             Err(error) => return Pending::now(Err(error)),
         };
@@ -60,18 +60,19 @@ impl Cluster {
     }
 
     pub(super) async fn connect(router: Arc<Router>, must_be_there: bool) -> Result<Self, Error> {
-        match router.ask().await {
+        match router.fetch_map().await {
             Err(error) if must_be_there || error.kind() != ErrorKind::Unavailable => return Err(error),
-            Err(_) => router.look_again(),
+            Err(_) => router.refresh_map(),
             Ok(()) => {}
         }
-        // Their clocks are known then, and whether they tell of losses. One that is away is not waited for any longer than it takes to know.
+        // A connected node tells its clock, and whether it reports losses. An unreachable node delays this only until the first attempt
+        // fails.
         let masters = router.masters();
-        let lines = masters.iter().map(|node| node.client.link.line());
-        let lines = together::all(lines.collect()).await;
-        let is_reached = masters.is_empty() || lines.iter().any(Result::is_ok);
+        let connections = masters.iter().map(|node| node.client.link.active());
+        let connections = together::all(connections.collect()).await;
+        let is_reached = masters.is_empty() || connections.iter().any(Result::is_ok);
         let is_in_the_way = |error: &Error| !error.is_transient() || must_be_there && !is_reached;
-        match lines.into_iter().filter_map(Result::err).find(is_in_the_way) {
+        match connections.into_iter().filter_map(Result::err).find(is_in_the_way) {
             Some(error) => Err(error),
             None => Ok(Cluster(router)),
         }
@@ -79,7 +80,7 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// Who has the name, as far as is known.
+    /// The node that has the name, if known.
     pub(super) fn owner_of(&self, name: &Name) -> Option<Arc<Node>> {
         self.0.owner_of(name)
     }
@@ -87,7 +88,7 @@ impl Cluster {
 
 impl Backend for Cluster {
     fn session(&self) -> &Session {
-        &self.0.asker.session
+        &self.0.context.session
     }
 
     fn server_now(&self, name: &Name) -> Option<u64> {
@@ -126,10 +127,10 @@ impl Backend for Cluster {
         Pending::Later(Box::pin(async move {
             let masters = router.masters();
             let looks = masters.iter().map(|node| async {
-                let line = node.client.link.line().await?;
-                scan::names(line.connection, &node.address(), &router.asker.keys, &prefix).await
+                let active = node.client.link.active().await?;
+                scan::names(active.connection, &node.address(), &router.context.keys, &prefix).await
             });
-            // A name that is just moving may be shown by two.
+            // Two nodes may list a name that is moving.
             let mut names = NameMap::default();
             for found in together::all(looks.collect()).await {
                 names.extend(found?.into_iter().map(|name| (name, ())));
@@ -139,16 +140,16 @@ impl Backend for Cluster {
     }
 
     fn polls(&self, name: &Name) -> bool {
-        self.0.owner_of(name).is_none_or(|node| !node.client.ear.hearing.stands(name))
+        self.0.owner_of(name).is_none_or(|node| !node.client.listener.grants.is_listening(name))
     }
 
     fn connection(&self, name: &Name) -> u64 {
         self.0.owner_of(name).map_or(0, |node| node.connection())
     }
 
-    /// A slot is on one node at a time, and takes its fences along when it moves.
+    /// A slot is on one node at a time, and takes its fences with it when it moves.
     fn groups(&self) -> Option<GroupOf> {
-        let keys = self.0.asker.keys.clone();
+        let keys = self.0.context.keys.clone();
         Some(Arc::new(move |name| slot(&keys.lock(name))))
     }
 
@@ -162,14 +163,14 @@ impl Backend for Cluster {
             Some(first) => outages.try_fold(first?, |first, other| other.map(|_| first)),
             None => self.0.failure(),
         };
-        // All of them may be somewhere else by now.
-        outage.inspect(|_| self.0.look_again())
+        // All slots may have moved to other nodes.
+        outage.inspect(|_| self.0.refresh_map())
     }
 
     fn verifies_after(&self) -> Option<Duration> {
-        let is_told =
+        let reports_losses =
             |node: Arc<Node>| node.client.server().is_none_or(|server| server.tracking_refused.is_none());
-        self.0.masters().into_iter().all(is_told).then_some(TRACKED_AFTER)
+        self.0.masters().into_iter().all(reports_losses).then_some(TRACKED_AFTER)
     }
 
     fn capabilities(&self) -> &'static [Capability] {
@@ -204,7 +205,7 @@ impl Backend for Cluster {
         let (router, name) = (Arc::clone(&self.0), name.clone());
         Pending::Later(Box::pin(async move {
             let Some(node) = router.owner_of(&name) else { return Ok(()) };
-            let lock = router.asker.keys.lock(&name);
+            let lock = router.context.keys.lock(&name);
             node.client.forget(&lock).await.map_err(|failure| node.client.refused(failure, &lock))
         }))
     }
@@ -212,18 +213,18 @@ impl Backend for Cluster {
 
 async fn execute(router: &Arc<Router>, name: &Name, op: Op) -> Result<Answer, Error> {
     let ends_anothers_lease = matches!(op, Op::TakeOver { .. } | Op::Break { .. });
-    let (answer, node) = router.execute(Call::new(&router.asker.keys, name, op)).await?;
+    let (answer, node) = router.execute(Call::new(&router.context.keys, name, op)).await?;
     if let Reply::Waiting { ahead, .. } = answer.reply {
-        node.client.ear.hearing.want(name, pause_behind(ahead));
+        node.client.listener.grants.want(name, pause_behind(ahead));
     }
-    // The server tells everyone but us of our own changes.
-    if ends_anothers_lease && let Some(sink) = router.asker.sink.upgrade() {
+    // The server reports our changes to all clients except us.
+    if ends_anothers_lease && let Some(sink) = router.context.sink.upgrade() {
         sink.verify(name);
     }
     Ok(answer)
 }
 
-/// One pipeline for each node. What can't be answered so is to be asked for by itself.
+/// Sends one pipeline to each node. The caller repeats operations without an answer one by one.
 async fn execute_all(
     router: &Arc<Router>,
     operations: Vec<(Name, Op)>,
@@ -236,11 +237,11 @@ async fn execute_all(
             None => groups.push((node, vec![index])),
         }
     }
-    let call = |(name, op): &(Name, Op)| Call::new(&router.asker.keys, name, op.clone());
+    let call = |(name, op): &(Name, Op)| Call::new(&router.context.keys, name, op.clone());
     let pipelines = groups.iter().map(|(node, indices)| {
         let calls: Vec<_> = indices.iter().map(|&index| call(&operations[index])).collect();
         async move {
-            node.client.link.standing().map(|_| ())?;
+            node.client.link.try_active().map(|_| ())?;
             Some(node.client.execute_all(&calls).await)
         }
     });
@@ -253,13 +254,13 @@ async fn execute_all(
                     answers[index] = match answer {
                         Ok(answer) => Some(Ok(answer)),
                         Err(Failure::Error(error)) => Some(Err(error)),
-                        // It was not executed: the way of one request knows what to do.
+                        // The node did not execute it: `execute` follows redirections.
                         Err(Failure::Refused(_)) => None,
                     };
                 }
             }
             Some(Err(error)) => {
-                router.look_again();
+                router.refresh_map();
                 indices.iter().for_each(|&index| answers[index] = Some(Err(error.clone())));
             }
             None => {}

@@ -1,8 +1,9 @@
-//! One request's way to the node that has its slot.
+//! How a request reaches the node that has its slot.
 //!
-//! A node that does not have it names another, and was not asked in vain: nothing was executed. The same goes for one that is about to give
-//! the slot away and has some of its keys (`TRYAGAIN`), which is asked again for a while, and for a cluster that is down: these are told as
-//! refusals that pass, and asked again above. Only where a node can't be reached is the map waited for, because then another may have its slots by now.
+//! A node without the slot names another node, and has executed nothing. A node that is about to give the slot away and has some of its
+//! keys answers `TRYAGAIN`; the client repeats the request for a while. A cluster that is down refuses. The caller sees these as refusals
+//! that pass, and repeats them. Only if a node cannot be reached does the client wait for a new map, because another node may have its
+//! slots by now.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -24,39 +25,39 @@ use crate::backend::Answer;
 use crate::time::backoff::jittered;
 use crate::types::error::Error;
 
-/// How often a request is sent on.
+/// How many redirections a request follows.
 const MOST_HOPS: u32 = 16;
-/// How long it is waited for somebody else to have the slots of a node that is out of reach.
+/// How long to wait for another node to have the slots of an unreachable one.
 const LONGEST_SEARCH: Duration = Duration::from_millis(200);
 
-/// How soon a request is sent again whose slot has its keys on both sides: a slot is moved in milliseconds, unless it is large.
+/// The pause before a request is repeated whose slot has keys on both nodes: a move takes milliseconds, unless the slot is large.
 const ON_BOTH_SIDES: Duration = Duration::from_millis(10);
-/// How long that goes on from here.
+/// How long to repeat it here.
 const LONGEST_MOVE: Duration = Duration::from_millis(200);
-/// How soon a lease is verified again whose key is in a slot that is being moved.
+/// The pause before a lease is verified again whose slot is moving.
 const ON_ITS_WAY: Duration = Duration::from_millis(200);
 
 impl Router {
-    /// Executes one call, wherever its slot is. The node is the one that executed it.
+    /// Executes one call on the node that has its slot. Returns that node with the answer.
     pub(super) async fn execute(&self, mut call: Call) -> Result<(Answer, Arc<Node>), Error> {
         let (slot, start) = (slot(call.lock()), Instant::now());
         let mut node = self.wait_for_owner(slot).await?;
         let (mut offset, mut hops) = (node.client.offset(), 0);
-        // Half of the time that whoever asked has: it is to be told why, and not to give up on an answer.
+        // At most half of the caller's time: the caller shall get the reason, and not time out.
         let left = call.not_after().zip(node.client.server_now()).map(|(end, now)| end.saturating_sub(now));
         let patience = left.map_or(LONGEST_MOVE, |left| LONGEST_MOVE.min(Duration::from_micros(left / 2)));
         while hops < MOST_HOPS {
             if let Err(error) = self.reach(slot, &node, call.is_asking).await {
-                // Whoever sent it on to a node that is away would do so again.
+                // The node that redirected the request would do so again.
                 if call.is_asking {
-                    self.look_again();
+                    self.refresh_map();
                     return Err(error);
                 }
                 node = self.successor(slot, &node, error).await?;
                 hops += 1;
                 continue;
             }
-            // It may not have been connected to before.
+            // The offset of its clock is known only after it is connected.
             if let (Some(before), Some(now)) = (offset, node.client.offset()) {
                 call.for_clock_ahead(now - before);
                 offset = Some(now);
@@ -64,14 +65,14 @@ impl Router {
             let refusal = match node.client.execute(&call).await {
                 Ok(mut answer) => {
                     if call.is_asking {
-                        // By the clock of a node that does not have the slot yet.
+                        // The time is that of a node that does not have the slot yet.
                         answer.server = None;
                         self.verify_later(&call);
                     }
                     return Ok((answer, node));
                 }
                 Err(Failure::Error(error)) => {
-                    self.look_again();
+                    self.refresh_map();
                     return Err(error);
                 }
                 Err(Failure::Refused(refusal)) => refusal,
@@ -86,14 +87,14 @@ impl Router {
             hops += 1;
         }
         Err(Error::not_yet(format!(
-            "nodes of the cluster sent a request for slot {slot} on {MOST_HOPS} times"
+            "nodes of the cluster redirected a request for slot {slot} {MOST_HOPS} times"
         ))
-        .fix("try again when they agree who has it"))
+        .fix("try again when they agree which node has it"))
     }
 
-    /// Changes to a key are not told where it is asked for before its slot has arrived: that is made up for soon.
+    /// The server does not report changes to a key that was asked for before its slot has arrived. So verify the lease again soon.
     fn verify_later(&self, call: &Call) {
-        let (name, sink) = (self.asker.keys.name(call.lock()), self.asker.sink.clone());
+        let (name, sink) = (self.context.keys.name(call.lock()), self.context.sink.clone());
         let (Some(name), true, Ok(runtime)) = (name, call.is_renewal(), Handle::try_current()) else {
             return;
         };
@@ -103,15 +104,15 @@ impl Router {
         });
     }
 
-    /// Who has the slot. It need not be known yet, or nobody may have it.
+    /// The node that has the slot. Waits for the map if the node is unknown.
     async fn wait_for_owner(&self, slot: u16) -> Result<Arc<Node>, Error> {
         if let Some(node) = self.owner(slot) {
             return Ok(node);
         }
         let mut asked = self.asked();
-        self.look_again();
+        self.refresh_map();
         match self.failure() {
-            // It is known that nobody can say it, and asked again all the time.
+            // No node could tell the slots, and an inquiry repeats the question.
             Some(_) => drop(tokio::time::timeout(LONGEST_SEARCH, asked.changed()).await),
             None => drop(asked.changed().await),
         }
@@ -123,22 +124,22 @@ impl Router {
         })
     }
 
-    /// Returns when there is a connection to the node. One that is being made is not waited for any longer when another node has the slot.
+    /// Returns when the node is connected. Stops waiting if another node has the slot.
     async fn reach(&self, slot: u16, node: &Arc<Node>, is_asking: bool) -> Result<(), Error> {
-        if node.client.link.standing().is_some() {
+        if node.client.link.try_active().is_some() {
             return Ok(());
         }
-        let (mut line, mut asked) = (pin!(node.client.link.line()), self.asked());
+        let (mut active, mut asked) = (pin!(node.client.link.active()), self.asked());
         let mut left = pin!(async {
             while is_asking || self.owner(slot).is_some_and(|owner| Arc::ptr_eq(&owner, node)) {
                 drop(asked.changed().await);
             }
         });
-        let reached = poll_fn(|cx| match line.as_mut().poll(cx) {
-            Poll::Ready(line) => Poll::Ready(line.map(drop)),
+        let reached = poll_fn(|cx| match active.as_mut().poll(cx) {
+            Poll::Ready(active) => Poll::Ready(active.map(drop)),
             Poll::Pending => left.as_mut().poll(cx).map(|()| {
                 Err(Error::not_yet(format!(
-                    "{} gave its slots away while it was connected to",
+                    "{} gave its slots away while the client connected to it",
                     node.address()
                 ))
                 .fix("try again"))
@@ -147,7 +148,7 @@ impl Router {
         reached.await
     }
 
-    /// What to do about a refusal: whom to ask next, unless that is an error.
+    /// The node to ask after this refusal, or the error that it means.
     fn follow(
         &self,
         slot: u16,
@@ -159,7 +160,7 @@ impl Router {
             Some(Redirect::Moved(host)) => {
                 call.is_asking = false;
                 let next = self.moved(slot, &host)?;
-                self.look_again();
+                self.refresh_map();
                 Ok(next)
             }
             Some(Redirect::Ask(host)) => {
@@ -173,7 +174,7 @@ impl Router {
     fn refused(&self, slot: u16, node: &Arc<Node>, refusal: &ServerError, lock: &str) -> Error {
         match refusal.code() {
             "TRYAGAIN" => Error::not_yet(format!(
-                "slot {slot} is being moved from one node to another, and has its keys on both"
+                "slot {slot} is moving from one node to another, and both have some of its keys"
             ))
             .fix(format!(
                 "try again when it has arrived, or \
@@ -181,29 +182,29 @@ impl Router {
                 node.address()
             )),
             "CLUSTERDOWN" => {
-                self.look_again();
+                self.refresh_map();
                 let said = refusal.details().unwrap_or_default();
-                Error::not_yet(format!("cluster is down ({said})")).fix(format!(
+                Error::not_yet("cluster is down").because(said).fix(format!(
                     "bring its masters back, or see `redis-cli --cluster check {}`",
                     node.address()
                 ))
             }
             "READONLY" => {
-                self.look_again();
+                self.refresh_map();
                 node.client.link.connector.demoted()
             }
             _ => fault::refused_for(refusal, &node.address(), lock),
         }
     }
 
-    /// Who has the slot of a node that can't be reached, if that is another one by now.
+    /// The node that has taken over the slot of an unreachable one, if there is one by now.
     async fn successor(&self, slot: u16, node: &Arc<Node>, error: Error) -> Result<Arc<Node>, Error> {
         let another = || self.owner(slot).filter(|owner| !Arc::ptr_eq(owner, node));
         if let Some(another) = another() {
             return Ok(another);
         }
         let mut asked = self.asked();
-        self.look_again();
+        self.refresh_map();
         drop(tokio::time::timeout(LONGEST_SEARCH, asked.changed()).await);
         another().ok_or(error)
     }

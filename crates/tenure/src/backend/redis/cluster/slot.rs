@@ -1,9 +1,9 @@
-//! In which of the slots of a cluster a key is.
+//! The cluster slot of a key.
 
-/// How many there are.
+/// The number of slots.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The slot of a lock's key, and of its side keys and channels, which carry it as their tag. It has no tag of its own.
+/// The slot of a lock's key, which has no tag; also of its side keys and channels, which have it as their tag.
 pub(super) fn slot(lock: &str) -> u16 {
     let step = |crc: u16, byte: u8| (crc << 8) ^ CRC[usize::from((crc >> 8) as u8 ^ byte)];
     lock.bytes().fold(0, step) % SLOTS

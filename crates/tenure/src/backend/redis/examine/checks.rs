@@ -1,4 +1,4 @@
-//! What follows from what a server says: one function a check, and no I/O.
+//! What follows from the answers of a server: one function for each check, without I/O.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::remedy::Remedies;
 use crate::backend::rehearsal::shown;
 use crate::types::finding::{FENCES_GROW, Finding, TWO_HOLD};
 
-/// From here on everything works, and with flags for scripts.
+/// The oldest version that works, and the oldest one with flags for scripts.
 const OLDEST: (u32, u32) = (6, 2);
 const WITH_FLAGS: (u32, u32) = (7, 0);
-/// How far clocks may be apart before somebody should know.
+/// The difference between clocks from which a finding is doubtful.
 const FAR_APART: Duration = Duration::from_secs(1);
-/// How many of the connections may be in use before it is getting narrow, in per cent.
+/// The share of connections in use from which a finding is doubtful, in per cent.
 const NARROW: u64 = 80;
 
 pub(super) fn version(facts: &Facts) -> Finding {
@@ -38,7 +38,7 @@ pub(super) fn version(facts: &Facts) -> Finding {
 
 pub(super) fn role(facts: &Facts) -> Finding {
     match facts.field("role") {
-        // A replica is not connected to. It can have become one since.
+        // The client refuses to connect to a replica, but a master can become one later.
         Some("slave") => {
             Finding::unfit("role", "it is a read-only replica now").remedy("point the URL at the master")
         }
@@ -54,7 +54,7 @@ pub(super) fn encryption(connector: &Connector) -> Finding {
         }
         Some(ConnectionAddr::Tcp(host, _)) if !is_this_machine(&host) => {
             let reason = format!(
-                "plain connection to {host}: whoever is on the way can read and change it, also the password"
+                "plain connection to {host}: everyone on the way can read and change it, also the password"
             );
             Finding::doubtful(CHECK, reason)
                 .remedy("write rediss:// instead of redis:// in the URL, and give the server a tls-port")
@@ -77,7 +77,7 @@ pub(super) fn user(facts: &Facts, connector: &Connector, remedies: &Remedies) ->
         Some(user) => format!("user {user}"),
         None => "the default user".to_owned(),
     };
-    // A server that accepts every password accepts that of the URL.
+    // Such a server accepts the password of the URL too.
     let password = match (connector.has_password(), facts.is_without_password) {
         (true, Some(false)) => return Finding::fit("user", format!("{user}, with a password")),
         (true, None) => return Finding::fit("user", format!("{user}, and the URL has a password")),
@@ -87,11 +87,11 @@ pub(super) fn user(facts: &Facts, connector: &Connector, remedies: &Remedies) ->
     if !is_remote {
         return Finding::fit("user", format!("{user}, {password}, from this machine"));
     }
-    let reason = format!("{user}, {password}: whoever reaches the server can end every lock");
+    let reason = format!("{user}, {password}: everyone who reaches the server can end every lock");
     Finding::doubtful("user", reason).remedy(remedies.set_password())
 }
 
-/// Only when something can't be known.
+/// Only if the server refuses `INFO`.
 pub(super) fn info(facts: &Facts, remedies: &Remedies) -> Option<Finding> {
     let is_hidden = facts.info.is_none();
     is_hidden.then(|| {
@@ -148,7 +148,7 @@ pub(super) fn persistence(facts: &Facts, remedies: &Remedies) -> Option<Finding>
             "append-only file, synced when the system likes: a crash of the machine forgets the last locks"
         }
         (true, None, _) => {
-            "append-only file, and how often it is synced may not be asked: a crash may forget the last locks"
+            "append-only file, and how often it is synced may not be asked (locks do not need `config|get`): a crash may forget the last locks"
         }
         (false, _, Some("")) => "nothing is saved: a restart forgets every lock",
         (false, ..) => {
@@ -173,7 +173,7 @@ pub(super) fn connections(facts: &Facts, remedies: &Remedies) -> Option<Finding>
     })
 }
 
-/// Nothing but `list` needs it.
+/// Only `list` needs this.
 pub(super) fn listing(facts: &Facts, remedies: &Remedies) -> Finding {
     match &facts.scan_refused {
         None => Finding::fit("listing", "names can be listed"),

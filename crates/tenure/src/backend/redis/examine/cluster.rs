@@ -1,5 +1,5 @@
-//! Whether a cluster is fit to hold locks: what is asked of one server is asked of every master, and the worst of each is said. A lease is
-//! played through once, on whichever node has its name.
+//! Whether a cluster is fit to hold locks. Every master gets the questions of one server, and the worst finding of each check counts. The
+//! self-test runs once, on the node that has its name.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use redis::Cmd;
 
-use super::super::client::Asker;
+use super::super::client::SessionContext;
 use super::super::cluster::{Cluster, Node, Router};
 use super::super::fault;
 use super::super::server::{field, string};
 use super::facts::{Facts, setting};
 use super::remedy::Remedies;
-use super::{Rehearsal, checks, of_server, replicas};
+use super::{SelfTest, checks, of_server, replicas, server_words};
 use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
 use crate::backend::{Backend as _, Sink};
 use crate::types::error::Error;
@@ -23,7 +23,6 @@ use crate::types::owner::Session;
 const CHECK: &str = "cluster";
 const SLOTS: u64 = 16_384;
 
-/// Looks at everything.
 pub(in super::super) async fn examine(router: Arc<Router>) -> Result<Vec<Finding>, Error> {
     let (start, masters) = (Instant::now(), router.masters());
     let mut asked = Vec::new();
@@ -31,16 +30,16 @@ pub(in super::super) async fn examine(router: Arc<Router>) -> Result<Vec<Finding
     for node in &masters {
         match ask(node, &router).await {
             Ok(facts) => asked.push((node, facts)),
-            Err(error) => away.push(format!("{} does not answer ({error})", node.address())),
+            Err(error) => away.push(fault::listed(&error)),
         }
     }
     let took = start.elapsed();
-    let Some(first) = masters.iter().find(|node| node.client.link.standing().is_some()) else {
+    let Some(first) = masters.iter().find(|node| node.client.link.try_active().is_some()) else {
         let error = router.failure().unwrap_or_else(|| Error::unavailable(away.join(", ")));
         return Err(error);
     };
     let connector = &first.client.link.connector;
-    let remedies = Remedies::for_cluster(connector, &router.asker.keys, connector.user());
+    let remedies = Remedies::for_cluster(connector, &router.context.keys, connector.user());
     let mut findings = vec![match away.is_empty() {
         true => Finding::fit(
             "store",
@@ -52,32 +51,32 @@ pub(in super::super) async fn examine(router: Arc<Router>) -> Result<Vec<Finding
     }];
     findings.push(cluster(first, &router).await?);
     findings.push(checks::encryption(connector));
-    let rehearsal = Rehearsal::on_cluster(&router).await;
+    let self_test = SelfTest::on_cluster(&router).await;
     let mut looked = Vec::new();
     for (node, mut facts) in asked {
-        // Since the first of them was asked, it is the same time for all.
-        if let Some(mut line) = node.client.link.standing() {
-            facts.measure_rate(&mut line, &router.asker).await;
+        // This time counts for all nodes.
+        if let Some(mut active) = node.client.link.try_active() {
+            facts.measure_rate(&mut active, &router.context).await;
         }
         looked.push((node.address(), look(node, &router, &facts)?));
     }
     findings.extend(worst(looked));
-    findings.extend(rehearsal.findings(&remedies, first.client.ear.acknowledgement.is_some()));
+    findings.extend(self_test.findings(&remedies, first.client.listener.required.is_some()));
     Ok(findings)
 }
 
-/// One master.
+/// The facts of one master.
 async fn ask(node: &Node, router: &Router) -> Result<Facts, Error> {
-    let mut line = node.client.link.line().await?;
-    Facts::ask(&mut line, &node.address(), &router.asker).await
+    let mut active = node.client.link.active().await?;
+    Facts::ask(&mut active, &node.address(), &router.context).await
 }
 
-/// What is to be said of it.
+/// The findings for one master.
 fn look(node: &Node, router: &Router, facts: &Facts) -> Result<Vec<Finding>, Error> {
     let connector = &node.client.link.connector;
     let user = facts.user.as_deref().or(connector.user());
-    let remedies = Remedies::for_cluster(connector, &router.asker.keys, user);
-    let beside = match &node.client.ear.acknowledgement {
+    let remedies = Remedies::for_cluster(connector, &router.context.keys, user);
+    let beside = match &node.client.listener.required {
         Some(demand) => Some(replicas::counted(facts, demand.needed()?, demand)),
         None => replicas::undemanded(facts, None, &remedies),
     };
@@ -85,7 +84,7 @@ fn look(node: &Node, router: &Router, facts: &Facts) -> Result<Vec<Finding>, Err
     Ok(of_server(facts, connector, &remedies, beside))
 }
 
-/// Of each check the worst, and on which of them, where they differ.
+/// The worst finding of each check, with its node if the nodes differ.
 fn worst(looked: Vec<(String, Vec<Finding>)>) -> Vec<Finding> {
     let mut all: Vec<(Finding, bool, String)> = Vec::new();
     for (address, found) in looked {
@@ -110,12 +109,12 @@ fn worst(looked: Vec<(String, Vec<Finding>)>) -> Vec<Finding> {
     said.collect()
 }
 
-/// The cluster as a whole, as one of its masters has it; and which slots are on their way, as each of them has it.
+/// The cluster as one of its masters knows it, and the moving slots as each master knows them.
 async fn cluster(node: &Node, router: &Router) -> Result<Finding, Error> {
-    let mut line = node.client.link.line().await?;
+    let mut active = node.client.link.active().await?;
     let mut questions = redis::pipe();
     questions.cmd("CLUSTER").arg("INFO").cmd("CONFIG").arg("GET").arg("cluster-node-timeout");
-    let answers = line.connection.send_all(&questions).await;
+    let answers = active.connection.send_all(&questions).await;
     let answers = answers.map_err(|error| fault::of_command(&error, &node.address()))?;
     let info = answers.first().and_then(string).unwrap_or_default();
     let replaced = answers.get(1).and_then(setting);
@@ -133,8 +132,7 @@ async fn cluster(node: &Node, router: &Router) -> Result<Finding, Error> {
             Finding::unfit(CHECK, reason).remedy(fix)
         }
         _ if is_moving(router).await => {
-            let reason =
-                "a slot is being moved: until it has arrived, its names can't be acquired or released";
+            let reason = "a slot is moving: until it has arrived, its names can't be acquired or released";
             Finding::doubtful(CHECK, reason)
                 .remedy(format!("wait for it, or end a move that broke off: `{fix}`"))
         }
@@ -147,13 +145,13 @@ async fn cluster(node: &Node, router: &Router) -> Result<Finding, Error> {
     })
 }
 
-/// Whether a slot is on its way. Each node tells of its own, if it may be asked.
+/// Whether a slot is moving. Each node knows of its own slots, if the user may ask.
 async fn is_moving(router: &Router) -> bool {
     let mut question = Cmd::new();
     question.arg("CLUSTER").arg("NODES");
     for node in router.masters() {
-        let Some(mut line) = node.client.link.standing() else { continue };
-        let answer = line.connection.send(&question).await;
+        let Some(mut active) = node.client.link.try_active() else { continue };
+        let answer = active.connection.send(&question).await;
         let nodes = answer.as_ref().ok().and_then(string).unwrap_or_default();
         if nodes.contains("->-") || nodes.contains("-<-") {
             return true;
@@ -162,34 +160,35 @@ async fn is_moving(router: &Router) -> bool {
     false
 }
 
-impl Rehearsal {
+impl SelfTest {
     async fn on_cluster(router: &Arc<Router>) -> Self {
-        Rehearsal::try_on_cluster(router).await.unwrap_or_else(|error| Rehearsal {
+        SelfTest::try_on_cluster(router).await.unwrap_or_else(|error| SelfTest {
             rehearsed: Rehearsed { lease: Err(error), hand_over: None, loss: None },
-            missed_grants: None,
+            grants_refused: None,
             untracked: None,
             acknowledged: None,
         })
     }
 
     async fn try_on_cluster(router: &Arc<Router>) -> Result<Self, Error> {
-        let (deaf, ear, name) = (Arc::new(Ear::default()), Arc::new(Ear::default()), rehearsal::name());
-        let (holder, waiter) = (another(router, &deaf).await?, another(router, &ear).await?);
-        let rehearsed = rehearse(&name, &holder, &waiter, &ear).await;
-        // If that is refused, so was the lease.
+        let (unused, sink, name) = (Arc::new(Ear::default()), Arc::new(Ear::default()), rehearsal::name());
+        let (holder, waiter) = (another(router, &unused).await?, another(router, &sink).await?);
+        let rehearsed = rehearse(&name, &holder, &waiter, &sink).await;
+        // If the server refuses this, it refused the lease too.
         drop(holder.forget(&name).await);
         let nodes = |of: &Cluster| of.owner_of(&name);
-        let missed_grants = nodes(&waiter).and_then(|node| node.client.ear.hearing.refusal());
-        let missed_grants = missed_grants.map(|error| error.to_string());
-        let missed_grants = missed_grants.or_else(|| nodes(&holder)?.client.unpublished().cloned());
+        let grants_refused = nodes(&waiter).and_then(|node| node.client.listener.grants.refusal());
+        let grants_refused = grants_refused.map(|error| server_words(&error));
+        let grants_refused = grants_refused.or_else(|| nodes(&holder)?.client.unpublished().cloned());
         let untracked = nodes(&waiter).and_then(|node| node.client.server()?.tracking_refused.clone());
-        Ok(Rehearsal { rehearsed, missed_grants, untracked, acknowledged: None })
+        Ok(SelfTest { rehearsed, grants_refused, untracked, acknowledged: None })
     }
 }
 
 /// Another client of the same cluster.
-async fn another(router: &Router, ear: &Arc<Ear>) -> Result<Cluster, Error> {
-    let sink: Weak<dyn Sink> = Arc::<Ear>::downgrade(ear);
-    let (keys, clock) = (router.asker.keys.clone(), router.asker.clock.clone());
-    Cluster::connect(router.another(Asker::new(Session::random(), keys, clock, sink, false))?, true).await
+async fn another(router: &Router, sink: &Arc<Ear>) -> Result<Cluster, Error> {
+    let sink: Weak<dyn Sink> = Arc::<Ear>::downgrade(sink);
+    let (keys, clock) = (router.context.keys.clone(), router.context.clock.clone());
+    Cluster::connect(router.another(SessionContext::new(Session::random(), keys, clock, sink, false))?, true)
+        .await
 }

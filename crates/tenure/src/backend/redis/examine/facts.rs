@@ -1,29 +1,29 @@
-//! What a server says of itself when it is asked for everything.
+//! The answers of a server to all questions of an examination.
 //!
-//! Each question may be refused for itself, because a user lacks the permission or because a managed server does not have the command; then
-//! that answer is missing, and the others are not.
+//! The server may refuse each question by itself, because the user lacks the permission or a managed server lacks the command. Then only
+//! that answer is missing.
 
 use std::time::{Duration, SystemTime};
 
 use redis::{Cmd, Pipeline, Value};
 
-use super::super::client::Asker;
+use super::super::client::SessionContext;
 use super::super::connection::Connection;
 use super::super::fault;
-use super::super::link::Line;
+use super::super::link::ActiveConnection;
 use super::super::server::{parse_version, string};
 use super::rate::{Rate, Reading};
 use crate::types::error::Error;
 
-/// The settings that `INFO` does not tell.
+/// The settings that `INFO` does not have.
 const SETTINGS: [&str; 3] = ["appendfsync", "save", "min-replicas-to-write"];
 
-/// The server's clock beside this machine's.
+/// The server's clock compared with this machine's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClockFact {
     pub(super) is_ahead: bool,
     pub(super) apart: Duration,
-    /// How far the answer may be off: half of its round trip.
+    /// The possible error: half of the round trip.
     pub(super) within: Duration,
 }
 
@@ -32,25 +32,29 @@ pub(super) struct ClockFact {
 pub(super) struct Facts {
     pub(super) info: Option<String>,
     settings: [Option<String>; 3],
-    /// The version as `HELLO` told it.
+    /// The version in `HELLO`.
     greeting: Option<(u32, u32)>,
     pub(super) user: Option<String>,
-    /// Whether the server accepts every password for this user, as `nopass` says; nothing if it does not say.
+    /// Whether the server accepts every password for this user (`nopass`); `None` if it does not say.
     pub(super) is_without_password: Option<bool>,
     reading: Option<Reading>,
-    /// How fast its clock runs, once that was measured.
+    /// How fast its clock runs, after the measurement.
     pub(super) rate: Option<Rate>,
-    /// Why names can't be listed.
+    /// Why the server refuses to list names.
     pub(super) scan_refused: Option<String>,
 }
 
 impl Facts {
-    pub(super) async fn ask(line: &mut Line, address: &str, asker: &Asker) -> Result<Self, Error> {
-        let connection = &mut line.connection;
+    pub(super) async fn ask(
+        active: &mut ActiveConnection,
+        address: &str,
+        context: &SessionContext,
+    ) -> Result<Self, Error> {
+        let connection = &mut active.connection;
         let mut questions = Pipeline::new();
         questions.cmd("INFO").cmd("ACL").arg("WHOAMI");
-        // One key is looked at, whatever there is.
-        let [locks, _] = asker.keys.patterns("");
+        // It examines one key, however many there are.
+        let [locks, _] = context.keys.patterns("");
         questions.cmd("SCAN").arg(0).arg("MATCH").arg(locks).arg("COUNT").arg(1).arg("TYPE").arg("string");
         for setting in SETTINGS {
             questions.cmd("CONFIG").arg("GET").arg(setting);
@@ -74,20 +78,20 @@ impl Facts {
                 _ => None,
             },
             settings: std::array::from_fn(|nth| settings.get(nth).and_then(setting)),
-            reading: Reading::take(connection, &asker.clock).await,
+            reading: Reading::take(connection, &context.clock).await,
             rate: None,
-            greeting: line.server.version,
+            greeting: active.server.version,
         })
     }
 
-    /// Measures how fast its clock runs; that takes until two seconds after the first questions.
-    pub(super) async fn measure_rate(&mut self, line: &mut Line, asker: &Asker) {
+    /// Measures how fast its clock runs, until two seconds after the first questions.
+    pub(super) async fn measure_rate(&mut self, active: &mut ActiveConnection, context: &SessionContext) {
         if let Some(reading) = &self.reading {
-            self.rate = reading.rate(&mut line.connection, &asker.clock).await;
+            self.rate = reading.rate(&mut active.connection, &context.clock).await;
         }
     }
 
-    /// Its clock when it was first asked.
+    /// Its clock at the first question.
     pub(super) fn clock(&self) -> Option<ClockFact> {
         self.reading.as_ref().map(ClockFact::of)
     }
@@ -105,7 +109,7 @@ impl Facts {
         self.field(field)?.parse().ok()
     }
 
-    /// A setting, if it may be asked for.
+    /// A setting, if the user may ask for it.
     pub(super) fn setting(&self, name: &str) -> Option<&str> {
         let nth = SETTINGS.iter().position(|setting| *setting == name)?;
         self.settings[nth].as_deref()
@@ -123,7 +127,7 @@ impl Facts {
         }
     }
 
-    /// Major and minor, as Redis counts them.
+    /// Major and minor version of Redis.
     pub(super) fn version(&self) -> Option<(u32, u32)> {
         self.field("redis_version").and_then(parse_version).or(self.greeting)
     }
@@ -132,20 +136,20 @@ impl Facts {
         self.number("connected_slaves").unwrap_or(0)
     }
 
-    /// How many seconds ago each replica was last heard of.
+    /// How many seconds ago the server last received a message of each replica.
     pub(super) fn lags(&self) -> impl Iterator<Item = u64> {
         self.info.as_deref().unwrap_or_default().lines().filter_map(lag)
     }
 }
 
-/// The same, if this line of `INFO` is about a replica.
+/// The same, if this line of `INFO` describes a replica.
 fn lag(line: &str) -> Option<u64> {
     let (field, value) = line.split_once(':')?;
     field.strip_prefix("slave")?.parse::<u32>().ok()?;
     value.split(',').find_map(|part| part.trim().strip_prefix("lag=")?.parse().ok())
 }
 
-/// The value of a setting: a map of one from RESP3 on, else a list of two.
+/// The value of a setting: a map with one entry in RESP3, else a list of two.
 pub(super) fn setting(answer: &Value) -> Option<String> {
     let value = match answer {
         Value::Map(pairs) => &pairs.first()?.1,
@@ -156,7 +160,7 @@ pub(super) fn setting(answer: &Value) -> Option<String> {
 }
 
 impl ClockFact {
-    /// The clock was read somewhere between the question and the answer.
+    /// The server read its clock between the question and the answer.
     fn of(reading: &Reading) -> Self {
         let within = reading.took() / 2;
         let server = SystemTime::UNIX_EPOCH + Duration::from_micros(reading.server);

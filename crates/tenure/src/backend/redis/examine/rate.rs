@@ -1,8 +1,8 @@
-//! How fast the server's clock runs beside this machine's.
+//! How fast the server's clock runs compared with this machine's.
 //!
-//! A holder stops a margin before its lease ends, so that the two clocks may run at different rates. They do while a clock is slewed: chrony
-//! makes one up to 8.3 % faster or slower. The server is asked for its time twice, some seconds apart. Each answer was made between its question
-//! and its receipt, which bounds the rate: what is said of it is proved, on a busy machine and over a slow network too.
+//! A holder stops a margin before its lease ends, because the two clocks may run at different rates. They do while a clock is slewed:
+//! chrony makes one up to 8.3 % faster or slower. The examination reads the server's time twice, some seconds apart. The server reads its
+//! clock between question and answer, which bounds the rate: so the result is proved, even on a busy machine and over a slow network.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -16,12 +16,12 @@ use crate::time::clock::{Clock, Moment};
 use crate::types::finding::Finding;
 
 const CHECK: &str = "clock rate";
-/// How long a rate is measured.
+/// The length of the measurement.
 const MEASURED_FOR: Duration = Duration::from_secs(2);
-/// How often the server is asked for its time, at least and at most; the quickest answer counts.
+/// The least and the most questions for one reading; the quickest answer counts.
 const FEWEST_TRIES: usize = 3;
 const MOST_TRIES: usize = 10;
-/// For how long it is asked more often than that.
+/// The longest time for more than the least questions.
 const LONGEST_TRY: Duration = Duration::from_millis(100);
 
 /// The server's time, and when it was read.
@@ -29,14 +29,14 @@ const LONGEST_TRY: Duration = Duration::from_millis(100);
 pub(super) struct Reading {
     sent: Moment,
     received: Moment,
-    /// This machine's wall clock when it was asked.
+    /// This machine's wall clock at the question.
     pub(super) wall: SystemTime,
-    /// The server's, in µs since 1970.
+    /// The server's clock, in µs since 1970.
     pub(super) server: u64,
 }
 
 impl Reading {
-    /// Asks for the time; `None` when that may not be asked.
+    /// Asks for the time; `None` if the user may not ask.
     pub(super) async fn take(connection: &mut Connection, clock: &Clock) -> Option<Self> {
         let mut question = Cmd::new();
         question.arg("TIME");
@@ -60,14 +60,14 @@ impl Reading {
         self.received.since(self.sent)
     }
 
-    /// How fast the clock ran from this reading to another one, which is taken when there is enough time between them.
+    /// How fast the clock ran from this reading to another one, taken after enough time.
     pub(super) async fn rate(&self, connection: &mut Connection, clock: &Clock) -> Option<Rate> {
         clock.sleep_until(self.received + MEASURED_FOR).await;
         Some(Rate::between(self, &Reading::take(connection, clock).await?))
     }
 }
 
-/// How much faster than this machine's clock the server's ran, on average: within two bounds, as parts of one.
+/// How much faster than this machine's clock the server's ran on average: two bounds, as fractions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rate {
     least: f64,
@@ -81,7 +81,7 @@ impl Rate {
         let (longest, shortest) = (last.received.since(first.sent), last.sent.since(first.received));
         let faster = |here: Duration| passed / here.as_micros() as f64 - 1.0;
         let bounds = [faster(longest), faster(shortest)];
-        // A clock that was set back makes the shorter time the slower one.
+        // If the clock was set back, the order of the bounds is reversed.
         let (least, most) = (bounds[0].min(bounds[1]), bounds[0].max(bounds[1]));
         Rate { least, most, over: longest }
     }
@@ -119,7 +119,7 @@ impl Rate {
     fn remedy(&self) -> String {
         let fix =
             "add `maxslewrate 1000` to chrony.conf on the server and on all clients, and restart chronyd";
-        // One per cent more than it was.
+        // One per cent more than measured.
         let needed = (self.least / (1.0 + self.least) * 100.0).ceil() + 1.0;
         match Margin::LEAST..=Margin::MOST {
             possible if needed > 1.0 && needed <= f64::from(*possible.end()) => {
@@ -130,7 +130,7 @@ impl Rate {
     }
 }
 
-/// Parts of one, as people read them.
+/// A fraction as a percentage.
 struct Percent(f64);
 
 impl fmt::Display for Percent {
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::types::finding::Verdict;
 
-    /// The server's clock was read so many µs after the question, and the answer came so many later.
+    /// A reading of a clock at this many µs after the question, with the answer this many later.
     fn reading(asked: u64, until_read: u64, until_received: u64, faster: f64) -> Reading {
         let read = asked + until_read;
         Reading {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_proved_is_a_doubt_and_what_is_not_is_none() {
+    fn only_a_proved_rate_is_doubtful() {
         let (fit, doubtful) = (Verdict::Fit, Verdict::Doubtful);
         for (rate, trip, expected) in [
             (0.0, 100, fit),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_margin_that_it_needs_is_said() {
+    fn the_finding_names_the_margin_to_set() {
         let [first, last] = [0, 2_000_000].map(|asked| reading(asked, 10, 10, 0.0833));
         let rate = Rate::between(&first, &last);
         let finding = rate.finding(Margin::default());
@@ -196,7 +196,7 @@ mod tests {
     }
 
     proptest! {
-        // Whenever the clock was read between the question and its answer.
+        // For every time of the reading between question and answer.
         #[test]
         fn the_rate_is_within_its_bounds(
             rate in -0.5..0.5f64,
@@ -207,7 +207,7 @@ mod tests {
             let first = reading(0, first.0, first.1, rate);
             let last = reading(between, last.0, last.1, rate);
             let measured = Rate::between(&first, &last);
-            // The server's time is in whole µs.
+            // The server's time has whole µs.
             let rounding = 1e-5;
             prop_assert!(measured.least <= rate + rounding && rate <= measured.most + rounding, "{measured:?}");
         }

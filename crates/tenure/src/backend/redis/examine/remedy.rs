@@ -1,4 +1,4 @@
-//! What to type on the server's side, as lines for a shell.
+//! Commands for the administrator of the server, as lines for a shell.
 
 use redis::ConnectionAddr;
 
@@ -6,11 +6,11 @@ use super::super::connect::Connector;
 use super::super::keys::Keys;
 use crate::types::finding::quoted;
 
-/// What a user needs besides keys and channels. docs/backends/redis.md says the same, and a test uses everything with exactly this.
+/// The commands that a user needs. docs/backends/redis.md has the same list, and a test uses all features with exactly this.
 const COMMANDS: &str = "+evalsha +eval +time +get +set +del +exists +pttl +pexpire +zadd +zrem +zrange +zrevrange +zrank +zscore +zcard \
                         +hset +hget +hdel +publish +subscribe +scan +info +hello +ping '+client|tracking' '+client|caching'";
 
-/// On a cluster, where channels are sharded and nodes are asked who has which slots.
+/// The differences on a cluster, where channels are sharded and clients ask nodes for slots.
 const ON_A_CLUSTER: [(&str, &str); 2] = [
     ("+publish +subscribe", "+spublish +ssubscribe +sunsubscribe"),
     ("+hello", "+hello +asking '+cluster|slots' '+cluster|info'"),
@@ -48,7 +48,7 @@ impl Remedies {
                 cli += &path.map_or(String::new(), |path| format!(" {option} {path}"));
             }
         }
-        // It asks for the password, which must not stand in a line that is shown or typed.
+        // It prompts for the password, which must not appear in a shown or typed line.
         if connector.has_password() {
             cli = cli.replacen("redis-cli", "redis-cli --askpass", 1);
         }
@@ -56,12 +56,12 @@ impl Remedies {
         Remedies { cli, is_cluster: false, prefix: keys.prefix().to_owned(), user }
     }
 
-    /// For a node of a cluster. It must be typed for each of them.
+    /// For a node of a cluster. The administrator must run it for each node.
     pub(super) fn for_cluster(connector: &Connector, keys: &Keys, user: Option<&str>) -> Self {
         Remedies { is_cluster: true, ..Remedies::new(connector, keys, user) }
     }
 
-    /// Sets one setting after the other.
+    /// Changes settings, one after the other.
     pub(super) fn set(&self, settings: &[(&str, &str)]) -> String {
         let lines = settings.iter().map(|(name, value)| format!("{} config set {name} {value}", self.cli));
         lines.collect::<Vec<_>>().join(" && ")
@@ -73,11 +73,11 @@ impl Remedies {
             "default" => (self.set(&[("requirepass", "PASSWORD")]), ""),
             user => (format!("{} acl setuser {user} '>PASSWORD'", self.cli), user),
         };
-        format!("{set}, and put it into the URL: redis://{user}:PASSWORD@host")
+        format!("{set}, and put it into the URL, before the host: {user}:PASSWORD@")
     }
 
-    /// Allows the user what the server refused with these words: all commands, the keys, or the channels. Not all three at once: who has all keys
-    /// can't be given some, and the server would refuse the rest of the line with it.
+    /// Allows the user what the server refused with these words: all commands, the keys, or the channels. Never all three in one line: a
+    /// user with all keys cannot be given some, and the server would refuse the whole line.
     pub(super) fn permit(&self, refusal: &str) -> String {
         let pattern = |before: &str| quoted(&format!("{before}{}*", self.prefix));
         let rules = if refusal.contains("channel") {
@@ -97,7 +97,7 @@ impl Remedies {
         format!("{} acl setuser {} +wait +info", self.cli, self.user)
     }
 
-    /// Allows the user to ask for settings. No lock needs it; without it, some of the verdicts stay doubtful whatever is set.
+    /// Allows the user to read settings. Locks do not need it; without it, some findings stay doubtful.
     pub(super) fn permit_settings(&self) -> String {
         format!("{} acl setuser {} '+config|get'", self.cli, self.user)
     }

@@ -1,6 +1,7 @@
-//! What follows from the replicas that there are, and from those that the URL demands.
+//! What follows from the replicas of a server, and from those that the URL demands.
 
-use super::super::replicas::Acknowledgement;
+use super::super::fault;
+use super::super::replicas::RequiredReplicas;
 use super::facts::Facts;
 use super::remedy::Remedies;
 use crate::types::error::Error;
@@ -8,12 +9,12 @@ use crate::types::finding::{FENCES_GROW, Finding, NO_SUCCESSOR};
 
 const CHECK: &str = "replicas";
 
-/// So many must acknowledge every lease, and so many did; nothing when that may not be asked.
+/// The URL demands `needed` acknowledgements for a lease, and the self-test got `acknowledged`; `None` if the user may not ask.
 pub(super) fn demanded(
     facts: &Facts,
     needed: u64,
     acknowledged: Option<u64>,
-    demand: &Acknowledgement,
+    demand: &RequiredReplicas,
     remedies: &Remedies,
 ) -> Finding {
     let Some(acknowledged) = acknowledged else {
@@ -24,19 +25,18 @@ pub(super) fn demanded(
     judged(facts, needed, acknowledged, "knew of a lock within a second", demand)
 }
 
-/// All of them must acknowledge, and nobody says how many they are.
+/// All replicas must acknowledge, and their number is unknown.
 pub(super) fn uncounted(error: &Error) -> Finding {
-    let said = error.to_string();
-    let (reason, remedy) = said.split_once("; ").unwrap_or((&said, ""));
-    Finding::unfit(CHECK, format!("{reason}: no lock can be taken")).remedy(remedy)
+    let finding = Finding::unfit(CHECK, format!("{}: no lock can be taken", fault::listed(error)));
+    error.remedy().into_iter().fold(finding, Finding::remedy)
 }
 
-/// The same of a server on which no lock was played through: so many are connected.
-pub(super) fn counted(facts: &Facts, needed: u64, demand: &Acknowledgement) -> Finding {
+/// The same for a server without a self-test, by its connected replicas.
+pub(super) fn counted(facts: &Facts, needed: u64, demand: &RequiredReplicas) -> Finding {
     judged(facts, needed, facts.replicas(), "are connected", demand)
 }
 
-fn judged(facts: &Facts, needed: u64, acknowledged: u64, did: &str, demand: &Acknowledgement) -> Finding {
+fn judged(facts: &Facts, needed: u64, acknowledged: u64, did: &str, demand: &RequiredReplicas) -> Finding {
     if acknowledged < needed {
         let option = demand.option();
         let reason = match demand.demands_all_of_none() {
@@ -58,7 +58,7 @@ fn judged(facts: &Facts, needed: u64, acknowledged: u64, did: &str, demand: &Ack
     Finding::fit(CHECK, format!("{connected}, and {needed} must know of every lease"))
 }
 
-/// Those of a server whose URL demands nothing of them, with how many of them knew of a lock soon, if that could be asked.
+/// The URL demands no acknowledgements. `acknowledged` replicas knew of a lock soon, if that could be asked.
 pub(super) fn undemanded(facts: &Facts, acknowledged: Option<u64>, remedies: &Remedies) -> Option<Finding> {
     let connected = facts.number("connected_slaves")?;
     let needed = facts.setting("min-replicas-to-write").and_then(|number| number.parse::<u64>().ok());
@@ -96,8 +96,8 @@ pub(super) fn undemanded(facts: &Facts, acknowledged: Option<u64>, remedies: &Re
     })
 }
 
-/// How far the slowest is behind, when that is worth a word.
+/// The lag of the slowest replica, if it is more than a second.
 fn behind(facts: &Facts) -> String {
     let slowest = facts.lags().max().filter(|seconds| *seconds > 1);
-    slowest.map(|seconds| format!(", one heard of {seconds} s ago")).unwrap_or_default()
+    slowest.map(|seconds| format!(", one last answered {seconds} s ago")).unwrap_or_default()
 }

@@ -1,19 +1,19 @@
-//! What follows from what the Sentinels say.
+//! What follows from the answers of the Sentinels.
 
 use super::super::sentinel::{Answered, Sentinels, shown};
 use crate::types::finding::Finding;
 
 const CHECK: &str = "sentinels";
-/// With fewer, none replaces a master when one of them is away.
+/// With fewer Sentinels, the master is not replaced when one of them is down.
 const ENOUGH: u64 = 3;
 
-/// From what each of them answered.
+/// The finding for these answers, one for each Sentinel.
 pub(super) fn finding(sentinels: &Sentinels, answers: &[Answered]) -> Finding {
     let each = || sentinels.sentinels.iter().zip(answers);
     let named: Vec<_> =
         each().filter_map(|(one, answer)| Some((one, answer.as_ref()?.as_ref().ok()?))).collect();
-    let silent = each()
-        .filter_map(|(one, answer)| Some(format!("{} {}", one.address, answer.as_ref()?.as_ref().err()?)));
+    let silent =
+        each().filter_map(|(one, answer)| Some(answer.as_ref()?.as_ref().err()?.listed(&one.address)));
     let silent: Vec<_> = silent.collect();
     let quorum = named.iter().map(|(_, named)| named.quorum).max().unwrap_or(0);
     let known = named.iter().map(|(_, named)| named.sentinels).max().unwrap_or(0);

@@ -1,8 +1,9 @@
--- Lets the last fence live for at least this long, and never for less than before. It is always a write, also where nothing changes, so
--- that replicas can be waited for behind it.
+-- Keeps the last fence for at least this long. It always writes, so that a client can wait for replicas behind it.
 --
--- KEYS  1: fence
--- ARGV  1: ms
--- Returns 1, or 0 where there is none
+-- KEYS     1: fence
+-- ARGV     1: ms
+-- Returns  1, or 0 if there is no fence
 
-return redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), ARGV[1]))
+local fence, least = KEYS[1], ARGV[1]
+
+return redis.call('PEXPIRE', fence, math.max(redis.call('PTTL', fence), least))

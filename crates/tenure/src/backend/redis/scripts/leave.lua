@@ -1,7 +1,10 @@
--- Leaves the queue; if the name was granted meanwhile, gives it back. What was used of its range is not known: all of it stays reserved.
+-- Leaves the queue. If the waiter was granted the name meanwhile, releases it; all fences of its range stay reserved, because it may have used them.
 --
--- ARGV  2: token
+-- KEYS     as in record.lua
+-- ARGV     2: token · 3: memory, see record.lua
 -- Returns  done
 
-give_back(ARGV[2], math.huge)
+local token = ARGV[2]
+
+release(token, math.huge)
 return { now, 'done', unpublished }

@@ -1,6 +1,7 @@
--- The holder's range of fences starts at this one, unless it starts higher already: what other servers reserved for the same lease.
+-- Makes the holder's range of fences start at this fence, unless it starts higher: other servers reserved these fences for the same lease.
 --
--- ARGV  2: token · 3: the fence
+-- KEYS     as in record.lua
+-- ARGV     2: token · 3: the fence · 4: memory, see record.lua
 -- Returns  granted, fence · not_held, holder or nil
 
 local token, fence = ARGV[2], tonumber(ARGV[3])

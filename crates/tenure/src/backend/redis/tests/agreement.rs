@@ -1,5 +1,5 @@
-//! The scripts are the record in Lua: whatever happens, in whatever order and on whatever clock, both answer alike, keep the same, and
-//! tell the same sessions the same. The Rust side is the specification.
+//! The scripts are the record in Lua: for every sequence of operations and every clock, both give the same answers, keep the same state,
+//! and notify the same sessions. The Rust side is the specification.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,19 +9,19 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use super::drafts::{Draft, Event, Floor, Limit, SESSIONS, Story, Who, join, session, story};
-use super::mirror::{Mirror, Verdict};
+use super::mirror::{Comparison, Mirror};
 use super::store::Store;
 use crate::types::name::Name;
 
 const CASES: u32 = 600;
 
-/// What was compared, so that a test that looks at nothing is found out.
+/// What was compared, so that a test that compares nothing fails.
 #[derive(Debug, Default)]
 struct Tally {
     operations: usize,
     stories: usize,
     /// Stories that ended early because a key ended while a script ran.
-    unjudged: usize,
+    undecided: usize,
     seen: BTreeMap<&'static str, usize>,
 }
 
@@ -43,7 +43,7 @@ fn the_scripts_are_the_record() {
     if tally.stories < CASES as usize {
         return;
     }
-    assert!(tally.unjudged * 2 < tally.stories, "most stories are judged to their end: {tally:?}");
+    assert!(tally.undecided * 2 < tally.stories, "most stories are decided to their end: {tally:?}");
     for what in ["granted", "waiting", "busy", "not held", "done", "too late", "ahead", "seen", "seen broken"]
         .into_iter()
         .chain(["lock", "fence", "queue", "broken", "messages", "deaths", "trimmed", "long pauses"])
@@ -52,34 +52,34 @@ fn the_scripts_are_the_record() {
     }
 }
 
-// R1.3: the rule of silence after an expiry, on both sides of its edges, and that a death in between ends it. Chance comes by here
+// R1.3: the rule of silence after an expiry, on both sides of its limits, and that a death in between ends it. Random stories get here
 // about once in a run.
 #[test]
 fn silence_is_judged_alike_after_an_expiry() {
     let mut store = Store::start();
-    // The lease is granted 300 ms after the second waiter's last beat, lasts for 300 ms, and is found expired then.
-    for (has_beaten_since, found_after) in [(true, 900), (false, 750), (false, 850), (false, 1_300)] {
+    // The lease is granted 300 ms after the second waiter's last heartbeat, lasts 300 ms, and is found expired then.
+    for (has_heartbeat_since, found_after) in [(true, 900), (false, 750), (false, 850), (false, 1_300)] {
         let mut events = vec![join(0), join(1), join(2), Event::Step(300), take_over(3)];
-        events.extend(has_beaten_since.then(|| join(1)));
+        events.extend(has_heartbeat_since.then(|| join(1)));
         events.extend([Event::Step(found_after), Event::Do(Draft::Leave { who: Who::Token(4) })]);
         for (has_flags, subscribed) in [(true, 0b0000), (false, 0b0100), (true, 0b0110)] {
             let (name, events, mut tally) = ("orders/42", events.clone(), Tally::default());
             let story = Story { name, has_flags, subscribed, events };
             tell(&story, &mut store, &mut tally).unwrap();
-            assert!(tally.operations > 0 || tally.unjudged > 0);
+            assert!(tally.operations > 0 || tally.undecided > 0);
         }
     }
 }
 
-// Rule 5: a waiter far from the head promises a longer pause, in each of the ways in which it can be answered; it moves up, and is silent
-// for as long as it may be, and for longer.
+// Rule 5: a waiter far from the head promises a longer pause, in each way in which it can be answered. It moves up, and is silent for as
+// long as it may be, and for longer.
 #[test]
 fn a_long_pause_is_kept_alike() {
     let mut store = Store::start();
     let crowd = 40;
     for silence in [300, 2_900, 3_200] {
         let mut events: Vec<_> = (0..crowd).map(join).collect();
-        // A beat, a waiter that the queue has lost, one that settles.
+        // A heartbeat, a waiter that the queue has lost, one that settles.
         events.extend([join(30), Event::Do(Draft::Leave { who: Who::Token(31) }), join(31), join(39)]);
         events.extend((1..30).map(|number| Event::Do(Draft::Leave { who: Who::Token(number) })));
         events.extend([Event::Step(silence), Event::Do(Draft::Inspect)]);
@@ -136,7 +136,7 @@ fn tell(story: &Story, store: &mut Store, tally: &mut Tally) -> Result<(), TestC
         let op = mirror.op(draft, store.now());
         let outcome = store.execute(&name, op.clone());
         match mirror.compare(&op, &store.subscribed, &outcome) {
-            Ok(Verdict::Equal(seen)) => {
+            Ok(Comparison::Equal(seen)) => {
                 tally.operations += 1;
                 tally.count(seen.reply, 1);
                 tally.count("messages", seen.messages);
@@ -145,8 +145,8 @@ fn tell(story: &Story, store: &mut Store, tally: &mut Tally) -> Result<(), TestC
                 tally.count("long pauses", seen.long_pauses);
                 seen.ended.into_iter().for_each(|key| tally.count(key, 1));
             }
-            Ok(Verdict::Unjudged) => {
-                tally.unjudged += 1;
+            Ok(Comparison::Undecided) => {
+                tally.undecided += 1;
                 return Ok(());
             }
             Err(difference) => {

@@ -8,13 +8,13 @@ use crate::core::record::Reply;
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub(super) sent: u64,
-    /// The script's own reading.
+    /// The time that the script read.
     pub(super) at: u64,
     pub(super) looked: u64,
 }
 
 impl Span {
-    /// The end of a key that was given so long to live.
+    /// The end of a key with this life, in ms.
     pub(super) fn life(self, life: u64) -> End {
         End { at_least: self.at + life, slack: self.looked - self.at }
     }
@@ -24,7 +24,7 @@ impl Span {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
     pub(super) at_least: u64,
-    /// By how much the server may have read its clock later.
+    /// How much later the server may have read its clock.
     pub(super) slack: u64,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn equal<T: PartialEq + std::fmt::Debug>(what: &str, redis: &T, recor
     }
 }
 
-/// Takes out how long a lease still lasts.
+/// Removes the time that a lease has left.
 pub(super) fn take_left(reply: &mut Reply) -> Option<Duration> {
     match reply {
         Reply::Waiting { holding, .. }

@@ -1,28 +1,27 @@
 //! Random stories of one name: operations of a few tokens, steps of the server's clock, sessions that come and go.
 //!
-//! Of their own, and not those of `record/properties.rs`: here a token names a session that is subscribed or not, waiters poll or don't,
-//! and a clock steps by the lives of keys. They are blind as well: nobody follows a protocol, so that whatever reaches a script is
-//! answered as the record answers it.
+//! They differ from those of `record/properties.rs`: here a token names a session that is subscribed or not, waiters poll or do not, and
+//! the clock steps by the lives of keys. They follow no protocol, so that a script gets any request, and must answer as the record does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::parts::Parts;
+use super::parts::RecordParts;
 use crate::core::record::{MOST_AHEAD, Op, RANGE, Wait};
 use crate::types::owner::{SessionId, Token};
 
 pub(super) const SESSIONS: u8 = 4;
 const TOKENS: u8 = 6;
-/// Enough that the last ones beat seldom.
+/// Enough that the last waiters have a long pause.
 const CROWD: u8 = 60;
 const SECOND: i64 = 1_000;
 const HOUR: i64 = 3_600 * SECOND;
-/// In µs: by how much a floor may be ahead.
+/// How far a floor may be ahead, in µs.
 const YEAR: i64 = MOST_AHEAD.cast_signed();
 
-/// Keys with what a message must carry unharmed: a space, braces, a percent sign, other alphabets.
+/// Names that a message must carry unchanged: a space, braces, a percent sign, other alphabets.
 const NAMES: [&str; 4] = ["orders/42", "a b", "{tag}%7D", "üñ:☃ *"];
 
 /// One case.
@@ -38,7 +37,7 @@ pub(super) struct Story {
 
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// The server's clock steps by so many milliseconds.
+    /// The server's clock steps by this many milliseconds.
     Step(i64),
     Subscribe(u8),
     Unsubscribe(u8),
@@ -57,14 +56,14 @@ pub(super) enum Who {
     FirstWaiter,
 }
 
-/// Which place a waiter asks for.
+/// Which position a waiter asks for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum Position {
     None,
     Join,
-    /// The one that it was last told.
+    /// The time of the last answer.
     Known,
-    /// That of the first of the queue: the tokens decide.
+    /// The time of the first waiter: the tokens decide.
     First,
     /// Before or after now, in µs.
     Near(i64),
@@ -83,14 +82,14 @@ pub(super) enum Floor {
 pub(super) enum Limit {
     Late,
     Ample,
-    /// As a client sends it that has had no answer yet.
+    /// The limit of a client without any answer yet.
     Unknown,
 }
 
-/// An operation whose numbers are filled in when it is sent, because they depend on the state.
+/// An operation whose numbers depend on the state when it is sent.
 #[derive(Clone, Debug)]
 pub(super) enum Draft {
-    Acquire { who: Who, ttl: Duration, joined_at: Place, polls: bool, floor: Floor, limit: Limit },
+    Acquire { who: Who, ttl: Duration, joined_at: Position, polls: bool, floor: Floor, limit: Limit },
     Renew { who: Who, ttl: Duration },
     Detach { who: Who, ttl: Duration },
     Release { who: Who, used: Option<u64> },
@@ -103,8 +102,8 @@ pub(super) enum Draft {
 }
 
 impl Draft {
-    /// The operation, sent at `now` to a name in this state, by tokens that were last told these places.
-    pub(super) fn op(&self, parts: &Parts, places: &BTreeMap<Token, u64>, now: u64) -> Op {
+    /// The operation, sent at `now` to a name in this state, by tokens that joined at these times.
+    pub(super) fn op(&self, parts: &RecordParts, joined_at_of: &BTreeMap<Token, u64>, now: u64) -> Op {
         let of = |who: Who| match (who, &parts.holder, parts.queue.first()) {
             (Who::Token(number), ..) => token(number),
             (Who::Holder, Some((holder, _)), _) => Token::from_store(holder),
@@ -121,16 +120,16 @@ impl Draft {
             Limit::Ample => now + 10_000_000,
             Limit::Unknown => u64::MAX,
         };
-        let wait = |token: &Token, joined_at: Place| match joined_at {
-            Place::None => Wait::No,
-            Place::Join => Wait::Join,
-            Place::Known => {
-                places.get(token).map_or(Wait::Join, |joined_at| Wait::Keep { joined_at: *joined_at })
+        let wait = |token: &Token, joined_at: Position| match joined_at {
+            Position::None => Wait::No,
+            Position::Join => Wait::Join,
+            Position::Known => {
+                joined_at_of.get(token).map_or(Wait::Join, |joined_at| Wait::Keep { joined_at: *joined_at })
             }
-            Place::First => {
+            Position::First => {
                 parts.queue.first().map_or(Wait::Join, |first| Wait::Keep { joined_at: first.joined_at })
             }
-            Place::Near(by) => Wait::Keep { joined_at: now.saturating_add_signed(by) },
+            Position::Near(by) => Wait::Keep { joined_at: now.saturating_add_signed(by) },
         };
         match self.clone() {
             Draft::Acquire { who, ttl, joined_at, polls, floor: seen, limit } => {
@@ -165,7 +164,7 @@ pub(super) fn session(number: u8) -> SessionId {
     SessionId::parse(&format!("5e55{number:012x}")).expect("16 hexadecimal digits")
 }
 
-/// Some sessions have two tokens. Their order is not that of their numbers. Some say the longest ttl, and are asked for longer all the same.
+/// Some sessions have two tokens. The order of tokens is not that of their numbers. Some have a ttl, and operations ask for a longer one.
 pub(super) fn token(number: u8) -> Token {
     let random = u128::from(number.wrapping_mul(151)) << 120 | u128::from(number);
     let session = session(number % SESSIONS);
@@ -192,8 +191,8 @@ pub(super) fn story() -> impl Strategy<Value = Story> {
     )
 }
 
-/// Mostly within the lives of leases and beats, and around two beats (0.8 s) and a lapse (1.5 s); past that of a queue (30 s) and that of
-/// a fence (ten minutes after its lease); and back.
+/// Mostly within the lives of leases and heartbeats, and around two heartbeats (0.8 s) and a lapse (1.5 s); past the life of a queue (30
+/// s) and of a fence (ten minutes after its lease); and back.
 fn step() -> impl Strategy<Value = i64> {
     prop_oneof![
         8 => 1..50i64,
@@ -211,10 +210,10 @@ fn who() -> impl Strategy<Value = Who> {
     prop_oneof![6 => 0..TOKENS, 1 => 0..CROWD].prop_map(Who::Token)
 }
 
-/// One that joins, or beats at the place that it was told.
+/// An acquire that joins, or a heartbeat of a waiter that has joined.
 pub(super) fn join(number: u8) -> Event {
     let (who, ttl) = (Who::Token(number), Duration::from_secs(10));
-    let (joined_at, floor, limit) = (Place::Known, Floor::Zero, Limit::Ample);
+    let (joined_at, floor, limit) = (Position::Known, Floor::Zero, Limit::Ample);
     Event::Do(Draft::Acquire { who, ttl, joined_at, polls: false, floor, limit })
 }
 
@@ -222,7 +221,7 @@ fn anyone() -> impl Strategy<Value = Who> {
     prop_oneof![4 => who(), 4 => Just(Who::Holder), 1 => Just(Who::FirstWaiter)]
 }
 
-/// Also some that are no whole milliseconds.
+/// Some are not whole milliseconds.
 fn ttl() -> impl Strategy<Value = Duration> {
     prop_oneof![
         2 => (100..300u64).prop_map(Duration::from_millis),
@@ -232,13 +231,13 @@ fn ttl() -> impl Strategy<Value = Duration> {
     ]
 }
 
-fn joined_at() -> impl Strategy<Value = Place> {
+fn joined_at() -> impl Strategy<Value = Position> {
     prop_oneof![
-        2 => Just(Place::None),
-        4 => Just(Place::Join),
-        4 => Just(Place::Known),
-        1 => Just(Place::First),
-        1 => (-3_000_000..3_000_000i64).prop_map(Place::Near),
+        2 => Just(Position::None),
+        4 => Just(Position::Join),
+        4 => Just(Position::Known),
+        1 => Just(Position::First),
+        1 => (-3_000_000..3_000_000i64).prop_map(Position::Near),
     ]
 }
 
@@ -246,7 +245,7 @@ fn floor() -> impl Strategy<Value = Floor> {
     prop_oneof![
         12 => Just(Floor::Zero),
         6 => (-200..200i64).prop_map(Floor::FromStart),
-        // Seldom: after a fence from the future nobody can tell how old the last grant is.
+        // Rarely: after a fence from the future, the age of the last grant is unknown.
         1 => (-SECOND..3 * SECOND).prop_map(|ms| Floor::FromNow(ms * 1_000)),
         // On both sides of a year, from the clock and from a fence that is ahead of it.
         1 => prop_oneof![4 => 0..10 * SECOND, 1 => -10 * SECOND..0].prop_map(|ms| Floor::FromNow(YEAR + ms * 1_000)),

@@ -1,4 +1,4 @@
-//! What is written where, byte by byte: the part of docs/protocol.md about Redis, told as one story.
+//! The part of docs/protocol.md about Redis as one story, byte by byte.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const HOLDER: &str = "0123456789abcdef0123456789abcdef:5e55000000000001:host:use
 const WAITER: &str = "fedcba9876543210fedcba9876543210:5e55000000000002:host:user:8::10000";
 const OTHER: &str = "00000000000000000000000000000000:5e55000000000003:host:user:9::10000";
 const CHANNELS: &str = "tenure:grants:";
-/// How long the last fence outlives its lease, in ms; and as it stands in a request.
+/// How long the last fence outlives its lease, in ms; and the same in a request.
 const MEMORY: i64 = 600_000;
 const MEMORY_WORD: &str = "600000";
 const QUEUE_LIFE: i64 = 30_000;
@@ -45,8 +45,7 @@ fn inspect_words() -> [&'static str; 7] {
     ["5", LOCK, FENCE, QUEUE, BEATS, BROKEN, CHANNELS]
 }
 
-// R2.8: the keys, values and messages are those that the page gives. R2.2: with the token, its expiry; the real one is read. R2.9: the
-// same for the counter of fences.
+// R2.8: the keys, values and messages are those of the page. R2.2: the token has an expiry, which is read. R2.9: the same for the fence.
 #[test]
 fn a_lease_is_taken_waited_for_renewed_handed_over_and_left() {
     let mut scene = Scene::start();
@@ -54,8 +53,8 @@ fn a_lease_is_taken_waited_for_renewed_handed_over_and_left() {
     subscriber.command(&["SUBSCRIBE", "tenure:grants:5e55000000000002"]).unwrap();
 
     let nothing = scene.run(Op::Inspect, &inspect_words());
-    let nobody = Reply::Array(vec![]);
-    assert_eq!(nothing.returned, [bulk("seen"), Reply::Nil, int(0), Reply::Int(-2), nobody, Reply::Nil]);
+    let no_waiters = Reply::Array(vec![]);
+    assert_eq!(nothing.returned, [bulk("seen"), Reply::Nil, int(0), Reply::Int(-2), no_waiters, Reply::Nil]);
     assert!(nothing.keys.is_empty());
 
     let taken = scene.run(acquire(HOLDER, Wait::No), &acquire_words(HOLDER, "no"));
@@ -71,7 +70,7 @@ fn a_lease_is_taken_waited_for_renewed_handed_over_and_left() {
     assert_eq!(
         [word, at, ahead],
         [&bulk("waiting"), &int(joined_at), &int(0)],
-        "the place is the server's time"
+        "it joined at the server's time"
     );
     assert_eq!([holder, its_fence], [&bulk(HOLDER), &int(fence)]);
     assert!((1..=10_000).contains(&left.int()), "{left:?}");
@@ -80,10 +79,13 @@ fn a_lease_is_taken_waited_for_renewed_handed_over_and_left() {
     assert_eq!(joined.members(BEATS, "hash", QUEUE_LIFE), [WAITER, &format!("{joined_at} 10000 0")]);
 
     let kept = joined_at.to_string();
-    let beat = scene.run(acquire(WAITER, Wait::Keep { joined_at }), &acquire_words(WAITER, &kept));
-    assert_eq!(beat.returned[..3], [bulk("waiting"), int(joined_at), int(0)]);
-    assert_eq!(beat.members(QUEUE, "zset", QUEUE_LIFE), [WAITER, &kept]);
-    assert_eq!(beat.members(BEATS, "hash", QUEUE_LIFE), [WAITER, &format!("{} 10000 0", beat.time)]);
+    let heartbeat = scene.run(acquire(WAITER, Wait::Keep { joined_at }), &acquire_words(WAITER, &kept));
+    assert_eq!(heartbeat.returned[..3], [bulk("waiting"), int(joined_at), int(0)]);
+    assert_eq!(heartbeat.members(QUEUE, "zset", QUEUE_LIFE), [WAITER, &kept]);
+    assert_eq!(
+        heartbeat.members(BEATS, "hash", QUEUE_LIFE),
+        [WAITER, &format!("{} 10000 0", heartbeat.time)]
+    );
 
     let refused = scene.run(acquire(OTHER, Wait::No), &acquire_words(OTHER, "no"));
     assert_eq!(refused.returned[..4], [bulk("busy"), int(1), bulk(HOLDER), int(fence)]);
@@ -104,7 +106,7 @@ fn a_lease_is_taken_waited_for_renewed_handed_over_and_left() {
     let refused = scene.run(others, &["1", LOCK, OTHER, "10000"]);
     assert_eq!(refused.returned, [bulk("not_held"), bulk(HOLDER)]);
 
-    // Heard of just now, whatever the machine did meanwhile.
+    // A fresh heartbeat, however slow the machine is.
     scene.run(acquire(WAITER, Wait::Keep { joined_at }), &acquire_words(WAITER, &kept));
     let used = (fence + 2).to_string();
     let release = Op::Release { token: token(HOLDER), used: fence + 2 };

@@ -1,4 +1,4 @@
-//! A record taken apart and put together again: as it stands in a file, which is all of it and needs no door of its own into the record.
+//! The parts of a record, read from and written to its bytes in a file: these are complete, and need no further access to the record.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use crate::core::record::{Holding, RANGE, Record};
 use crate::types::bytes::{Bytes, Put as _};
 use crate::types::owner::Token;
 
-/// All that a record knows, but for whether a lease was detached: Redis does not, as nobody's death ends a lease there.
+/// Everything in a record except whether a lease is detached: Redis does not know that, because no death ends a lease there.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Parts {
+pub(super) struct RecordParts {
     pub(super) last: u64,
-    /// And its last millisecond.
+    /// The token, and the last millisecond of its lease.
     pub(super) holder: Option<(String, u64)>,
     pub(super) queue: Vec<Waiter>,
     /// The fence that was last broken, and the last millisecond at which that is remembered.
@@ -21,17 +21,17 @@ pub(super) struct Parts {
 pub(super) struct Waiter {
     pub(super) token: String,
     pub(super) joined_at: u64,
-    pub(super) beat: u64,
+    pub(super) heartbeat: u64,
     /// In ns.
     pub(super) ttl: u64,
     pub(super) polls: bool,
 }
 
-impl Parts {
+impl RecordParts {
     pub(super) fn of(record: &Record) -> Self {
         let mut bytes = Vec::new();
         record.put(&mut bytes);
-        Parts::read(&mut Bytes(&bytes)).expect("the bytes of a record")
+        RecordParts::read(&mut Bytes(&bytes)).expect("the bytes of a record")
     }
 
     fn read(bytes: &mut Bytes<'_>) -> Option<Self> {
@@ -40,11 +40,11 @@ impl Parts {
         let broken = if bytes.u8()? != 0 { Some((bytes.u64()?, bytes.u64()?)) } else { None };
         let waiters = 0..bytes.u32()?;
         let queue = waiters.map(|_| {
-            let (token, joined_at, beat) = (bytes.text()?.to_owned(), bytes.u64()?, bytes.u64()?);
-            Some(Waiter { token, joined_at, beat, ttl: bytes.u64()?, polls: bytes.u8()? != 0 })
+            let (token, joined_at, heartbeat) = (bytes.text()?.to_owned(), bytes.u64()?, bytes.u64()?);
+            Some(Waiter { token, joined_at, heartbeat, ttl: bytes.u64()?, polls: bytes.u8()? != 0 })
         });
         let queue = queue.collect::<Option<_>>()?;
-        Some(Parts { last, holder, queue, broken })
+        Some(RecordParts { last, holder, queue, broken })
     }
 
     pub(super) fn record(&self) -> Record {
@@ -64,7 +64,7 @@ impl Parts {
         for waiter in &self.queue {
             bytes.put_text(&waiter.token);
             bytes.put_u64(waiter.joined_at);
-            bytes.put_u64(waiter.beat);
+            bytes.put_u64(waiter.heartbeat);
             bytes.put_u64(waiter.ttl);
             bytes.put_u8(waiter.polls.into());
         }
@@ -82,7 +82,7 @@ impl Parts {
         Some(Holding { token: Token::from_store(token), fence: self.start(), left })
     }
 
-    /// How many stand before a token; zero where it does not wait.
+    /// How many waiters are ahead of a token; zero if it does not wait.
     pub(super) fn ahead_of(&self, token: &Token) -> usize {
         self.queue.iter().position(|waiter| waiter.token == token.as_str()).unwrap_or(0)
     }

@@ -1,5 +1,5 @@
-//! A stage for what docs/protocol.md says: each operation is sent as the words that the page gives, and in the same transaction all
-//! keys are read, so that no time passes between what a script does and what is seen of it.
+//! Checks docs/protocol.md: each operation is sent with the words of the page, and the same transaction reads all keys, so that no time
+//! passes between the effects of a script and their reading.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(super) struct Shown {
     pub(super) left: i64,
 }
 
-/// What was there after an operation.
+/// The keys and the answer after an operation.
 #[derive(Debug)]
 pub(super) struct Effects {
     /// What the script returned, without the time.
@@ -38,13 +38,13 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// The value of a string; that there is one, and that it ends, with so many milliseconds left at the most.
+    /// The value of a string key, which must exist and expire, with at most this many milliseconds left.
     pub(super) fn string(&self, key: &str, most: i64) -> String {
         let [value] = &self.shown(key, "string", most).value[..] else { panic!("{self:?}") };
         value.clone()
     }
 
-    /// What a sorted set or a hash holds.
+    /// The content of a sorted set or a hash.
     pub(super) fn members(&self, key: &str, kind: &str, most: i64) -> Vec<&str> {
         self.shown(key, kind, most).value.iter().map(String::as_str).collect()
     }
@@ -52,7 +52,7 @@ impl Effects {
     fn shown(&self, key: &str, kind: &str, most: i64) -> &Shown {
         let shown = self.keys.get(key).unwrap_or_else(|| panic!("no {key}: {self:?}"));
         assert_eq!(shown.kind, kind, "{key}");
-        // The expiry was set in the same transaction: only the script's own time is missing.
+        // The expiry was set in the same transaction: only the run time of the script is missing.
         assert!((most - 500..=most).contains(&shown.left), "{key}: {} ms left of {most}", shown.left);
         shown
     }
@@ -76,7 +76,7 @@ impl Scene {
         Scene { server, client, keys: Keys::new("tenure:"), name: Name::new("orders/42").expect("a name") }
     }
 
-    /// Executes an operation; `words` are what stands after the script.
+    /// Executes an operation; `words` follow the script.
     pub(super) fn run(&mut self, op: Op, words: &[&str]) -> Effects {
         let command = self.command(&Call::new(&self.keys, &self.name, op), words);
         self.exec(&["MULTI"], "OK");

@@ -1,4 +1,5 @@
-//! The real side: a server whose clock is stepped, what a script answers there, what it leaves in the keys, and what it publishes.
+//! Redis' side: a server whose clock the test steps, the answers of scripts there, the keys that they leave, and the messages that they
+//! publish.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,7 +26,7 @@ local time = call('TIME')
 all[11], all[12] = call('DBSIZE'), time[1] * 1000000 + time[2]
 return all";
 
-/// What stands in the keys of a name. Times of expiry are those of Redis: −1 for none, −2 where there is no key.
+/// The keys of a name. Expiry times are those of Redis: −1 for none, −2 if there is no key.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) lock: (Option<String>, i64),
@@ -34,14 +35,14 @@ pub(super) struct Stored {
     pub(super) beats: (BTreeMap<String, String>, i64),
     pub(super) broken: (Option<u64>, i64),
     pub(super) keys: usize,
-    /// When it was looked at, in µs.
+    /// When the keys were read, in µs.
     pub(super) at: u64,
 }
 
 /// What an operation did.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// No part of it was earlier than this, by the server's clock, in µs.
+    /// No part of it is earlier than this, by the server's clock, in µs.
     pub(super) sent: u64,
     pub(super) answer: Answer,
     pub(super) stored: Stored,
@@ -62,7 +63,7 @@ pub(super) struct Store {
 impl Store {
     pub(super) fn start() -> Self {
         let server = RedisServer::builder().clock().start();
-        // A key that has expired goes when somebody looks, and not by chance before: a clock that is set back would bring it to life.
+        // An expired key is deleted when a command reads it, and not at random before: a clock that is set back would revive it.
         assert_eq!(server.command(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).text(), "OK");
         let client = redis::Client::open(format!("{}?protocol=resp3", server.url())).expect("a URL");
         let connection = client.get_connection().expect("a connection");
@@ -79,7 +80,7 @@ impl Store {
         }
     }
 
-    /// As if it had just been started.
+    /// Resets the server to its state after the start.
     pub(super) fn reset(&mut self) {
         self.offset = 0;
         self.server.set_clock_offset(0);
@@ -102,19 +103,19 @@ impl Store {
         self.server.set_clock_offset(self.offset);
     }
 
-    pub(super) fn subscribe(&mut self, session: &SessionId, stands: bool) {
-        let command = if stands { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+    pub(super) fn subscribe(&mut self, session: &SessionId, is_subscribed: bool) {
+        let command = if is_subscribed { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
         let channel = self.keys.channel(session, "");
         let confirmed = self.subscriber.command(&[command, &channel]).expect("a reply");
         assert_eq!(confirmed.items()[1].text(), channel);
-        if stands {
+        if is_subscribed {
             self.subscribed.insert(session.clone());
         } else {
             self.subscribed.remove(session);
         }
     }
 
-    /// The server's clock, in µs: it is the machine's, with an offset.
+    /// The server's clock, in µs: the machine's clock with an offset.
     pub(super) fn now(&self) -> u64 {
         let machine = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros();
         u64::try_from(machine).expect("before 586524").saturating_add_signed(self.offset)
@@ -128,8 +129,8 @@ impl Store {
             value = self.request(&call.whole(self.has_flags));
         }
         let stored = self.look(name);
-        let (answer, missed_grants) = script::answer(value).expect("an answer that is understood");
-        assert_eq!(missed_grants, None, "everything may be published here");
+        let (answer, unpublished) = script::answer(value).expect("an answer that is understood");
+        assert_eq!(unpublished, None, "everything may be published here");
         Outcome { sent, answer, stored, messages: self.messages() }
     }
 
@@ -169,7 +170,7 @@ impl Store {
         }
     }
 
-    /// What was published so far: it stands before the answer to what is asked now.
+    /// The messages so far: they precede the answer to this request.
     fn messages(&mut self) -> Vec<(String, String)> {
         let mut messages = Vec::new();
         if self.subscribed.is_empty() {

@@ -1,4 +1,4 @@
-//! The operations that end another's lease, and what is refused: their words and answers, as docs/protocol.md gives them.
+//! Operations that end the lease of another client, and refusals: their words and answers, as in docs/protocol.md.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::types::name::Name;
 const OLD: &str = "0123456789abcdef0123456789abcdef:5e55000000000001:host:user:7:";
 const NEW: &str = "fedcba9876543210fedcba9876543210:5e55000000000002:host:user:8:";
 const TTL: Duration = Duration::from_millis(10_000);
-/// As long as no clock shows it, in µs: the year 2100.
+/// A time that no clock shows, in µs: the year 2100.
 const FAR: u64 = 4_102_444_800_000_000;
 
 fn acquire(asker: &str, not_after: u64) -> Op {
     Op::Acquire { token: token(asker), ttl: TTL, wait: Wait::No, polls: false, floor: 0, not_after }
 }
 
-/// The words of a script that can't be one of force.
+/// The words of a script without force.
 fn words<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [&["4", LOCK, FENCE, QUEUE, BEATS, "tenure:grants:"], arguments, &["600000"]].concat()
 }
 
-/// The words of one that can.
+/// The words of a script with force.
 fn words_of_force<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [&words_of_a_look(), arguments, &["600000"]].concat()
 }
@@ -34,7 +34,7 @@ fn words_of_a_look() -> Vec<&'static str> {
     vec!["5", LOCK, FENCE, QUEUE, BEATS, BROKEN, "tenure:grants:"]
 }
 
-/// What a range of fences that starts in the future lives for, in ms: its lease, until the clock is there, and ten minutes.
+/// The life of a range of fences that starts in the future, in ms: its lease, until the clock is there, and ten minutes.
 fn life(start: u64, time: u64) -> i64 {
     let ahead = start / 1_000 - time / 1_000;
     i64::try_from(10_000 + ahead + 600_000).unwrap()
@@ -89,7 +89,7 @@ fn a_lease_is_taken_over_adopted_and_broken() {
     assert_eq!(gone.returned, [bulk("not_held"), Reply::Nil]);
 }
 
-// R0.2: what another store gave for the same lease is taken over; only from its holder, and never downwards.
+// R0.2: the holder takes over the fence that another store gave for the same lease; no other client can, and never downwards.
 #[test]
 fn a_range_is_raised() {
     let mut scene = Scene::start();
@@ -106,9 +106,9 @@ fn a_range_is_raised() {
     assert_eq!(other.string(FENCE, life(FAR, raised.time)), (FAR + 63).to_string());
 }
 
-// I3, R2.8: whatever keeps the last fence never shortens its life, which may be longer because the fence is ahead of the clock.
+// I3, R2.8: no command that keeps the last fence shortens its life, which may be longer because the fence is ahead of the clock.
 #[test]
-fn what_keeps_a_fence_only_lengthens_its_life() {
+fn keeping_a_fence_never_shortens_its_life() {
     let scene = Scene::start();
     let (keys, name) = (Keys::new("tenure:"), Name::new("orders/42").unwrap());
     let call = Call::new(&keys, &name, Op::Renew { token: token(OLD), ttl: TTL });
@@ -133,9 +133,9 @@ fn what_keeps_a_fence_only_lengthens_its_life() {
     }
 }
 
-// R2.8: what comes too late is refused, and changes nothing.
+// R2.8: the server refuses a late request, and changes nothing.
 #[test]
-fn what_is_executed_too_late_is_refused() {
+fn a_late_request_is_refused() {
     let mut scene = Scene::start();
     let late = [
         (acquire(OLD, 1), words(&[OLD, "10000", "no", "0", "0", "1", "610000"])),
@@ -155,7 +155,7 @@ fn what_is_executed_too_late_is_refused() {
     }
 }
 
-// R2.8: a floor that no clock explains is refused, and changes nothing; one that is ahead by less is counted on from.
+// R2.8: the server refuses a floor that no clock explains, and changes nothing; it continues from one that is less far ahead.
 #[test]
 fn a_floor_that_is_too_far_ahead_is_refused() {
     let mut scene = Scene::start();
@@ -198,7 +198,7 @@ fn a_floor_that_is_too_far_ahead_is_refused() {
     assert_eq!(granted.returned, [bulk("granted"), int(floor + 1)]);
 }
 
-// R2.8, B6: a lock of another library excludes ours, and is shown with what it has: any token, and perhaps no expiry.
+// R2.8, B6: a lock of another library excludes ours, and is shown with its token and perhaps without expiry.
 #[test]
 fn a_foreign_lock_is_a_holder() {
     let mut scene = Scene::start();
@@ -215,7 +215,7 @@ fn a_foreign_lock_is_a_holder() {
     );
 }
 
-// R2.8: which scripts go on when the server is out of memory, and which write nothing.
+// R2.8: which scripts work when the server is out of memory, and which write nothing.
 #[test]
 fn the_first_line_names_the_flags() {
     let (keys, name) = (Keys::new("tenure:"), Name::new("orders/42").unwrap());

@@ -1,6 +1,6 @@
-//! Keeps the connection on which the grants of one node's names are heard.
+//! Maintains the connection for the grants of one node's names.
 //!
-//! Subscriptions go out many at once, one command for each channel, so that each is answered or refused for itself.
+//! Subscriptions go out in pipelines, one command for each channel, so that the server answers or refuses each by itself.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -13,18 +13,18 @@ use super::super::connection::Connection;
 use super::super::fault;
 use super::super::server::is_replica;
 use super::super::{link, pace::Pace};
-use super::channels::{AT_ONCE, Bell, Channels};
+use super::channels::{AT_ONCE, Channels, ChannelsSignal};
 use crate::types::error::Error;
 
-/// Keeps the connection while a channel is wanted. Whoever finds one under way leaves it alone, so there is one at a time.
-pub(super) struct Listening {
+/// Maintains the connection while a channel is wanted. There is one task at a time.
+pub(super) struct ChannelsTask {
     channels: Weak<Channels>,
     has_ended: bool,
 }
 
-impl Listening {
+impl ChannelsTask {
     pub(super) fn new(channels: &Arc<Channels>) -> Self {
-        Listening { channels: Arc::downgrade(channels), has_ended: false }
+        ChannelsTask { channels: Arc::downgrade(channels), has_ended: false }
     }
 
     pub(super) async fn run(mut self) {
@@ -33,50 +33,54 @@ impl Listening {
             if channels.ends_when_idle() {
                 break;
             }
-            let (connector, bell) = (Arc::clone(&channels.connector), Arc::new(Bell::default()));
+            let (connector, signal) = (Arc::clone(&channels.connector), Arc::new(ChannelsSignal::default()));
             let pace = pace.get_or_insert_with(|| Pace::new(connector.timeout));
-            let connection = match connect(&channels, &bell, pace.tries()).await {
+            let connection = match connect(&channels, &signal, pace.begin_attempt()).await {
                 Ok(connection) => connection,
                 Err(error) => {
-                    tracing::debug!(target: "tenure", %error, "grants can't be heard");
+                    tracing::debug!(target: "tenure", %error, "cannot listen for grants");
                     drop(channels);
                     pace.failed().await;
                     continue;
                 }
             };
-            channels.begin(Arc::clone(&bell));
+            channels.begin(Arc::clone(&signal));
             drop(channels);
-            pace.stands();
-            let ended = self.listen(connection, &bell, &connector).await;
+            pace.connected();
+            let ended = self.listen(connection, &signal, &connector).await;
             let Some(channels) = self.channels.upgrade() else { break };
             match &ended {
-                Ended::Idle => break,
-                Ended::Refused(error) => {
+                ChannelsEnd::Idle => break,
+                ChannelsEnd::Refused(error) => {
                     channels.refused(error.clone());
                     break;
                 }
-                Ended::Broken(_) => channels.broke(true),
+                ChannelsEnd::Broken(_) => channels.broke(true),
             }
             drop(channels);
-            if let Ended::Broken(how) = ended {
+            if let ChannelsEnd::Broken(how) = ended {
                 tokio::time::sleep(pace.ended(&how).unwrap_or_default()).await;
             }
         }
         self.has_ended = true;
     }
 
-    /// Says what has changed, and asks for a sign of life where nothing has: for the node's role, because one that was demoted keeps its
-    /// connections.
-    async fn listen(&self, mut connection: Connection, bell: &Bell, connector: &Connector) -> Ended {
+    /// Sends changes, and a check if there are none. The check asks for the role, because a demoted node keeps its connections.
+    async fn listen(
+        &self,
+        mut connection: Connection,
+        signal: &ChannelsSignal,
+        connector: &Connector,
+    ) -> ChannelsEnd {
         let timeout = connector.timeout;
-        let mut is_rung = true;
+        let mut is_signalled = true;
         loop {
-            if bell.is_broken.load(Ordering::Acquire) {
-                return Ended::Broken(link::Ended::Broken);
+            if signal.is_broken.load(Ordering::Acquire) {
+                return ChannelsEnd::Broken(link::ConnectionEnd::Broken);
             }
-            let Some(channels) = self.channels.upgrade() else { return Ended::Idle };
+            let Some(channels) = self.channels.upgrade() else { return ChannelsEnd::Idle };
             if channels.ends_when_idle() {
-                return Ended::Idle;
+                return ChannelsEnd::Idle;
             }
             let changes = channels.changes();
             drop(channels);
@@ -86,19 +90,19 @@ impl Listening {
                     commands.cmd(verb).arg(name);
                 }
             }
-            if commands.is_empty() && !is_rung {
+            if commands.is_empty() && !is_signalled {
                 commands.cmd("HELLO");
             }
             if !commands.is_empty() {
                 let sent = connection.send_all(&commands);
                 let answers = match tokio::time::timeout(timeout, sent).await {
                     Ok(Ok(answers)) => answers,
-                    Ok(Err(_)) => return Ended::Broken(link::Ended::Broken),
-                    Err(_) => return Ended::Broken(link::Ended::Silent),
+                    Ok(Err(_)) => return ChannelsEnd::Broken(link::ConnectionEnd::Broken),
+                    Err(_) => return ChannelsEnd::Broken(link::ConnectionEnd::Silent),
                 };
-                // The nodes of a shard pass messages on to each other, but whoever listens at a replica is not counted.
+                // The nodes of a shard forward messages to each other, but the master does not count listeners at a replica.
                 if answers.iter().any(is_replica) {
-                    return Ended::Broken(link::Ended::Broken);
+                    return ChannelsEnd::Broken(link::ConnectionEnd::Broken);
                 }
                 let refusals = answers.iter().filter_map(|answer| match answer {
                     Value::ServerError(refusal) => Some(refusal),
@@ -108,12 +112,12 @@ impl Listening {
                     (refusal.code() == "MOVED", fault::refused(refusal, &connector.address()))
                 });
                 match refusals.next() {
-                    // The user may not, or the server can't.
+                    // The user lacks the permission, or the server lacks the command.
                     Some((false, error)) if !error.is_transient() => {
-                        return Ended::Refused(error);
+                        return ChannelsEnd::Refused(error);
                     }
                     Some(_) => {
-                        self.channels.upgrade().into_iter().for_each(|channels| channels.forget_asked());
+                        self.channels.upgrade().into_iter().for_each(|channels| channels.forget_requested());
                     }
                     None => {}
                 }
@@ -121,13 +125,13 @@ impl Listening {
                     continue;
                 }
             }
-            is_rung = tokio::time::timeout(timeout / 2, bell.notify.notified()).await.is_ok();
+            is_signalled = tokio::time::timeout(timeout / 2, signal.notify.notified()).await.is_ok();
         }
     }
 }
 
-impl Drop for Listening {
-    /// Dropped before its end: its runtime is going down. Whoever waits on another one begins anew.
+impl Drop for ChannelsTask {
+    /// Dropped before its end if its runtime shuts down. A waiter on another runtime starts a new task.
     fn drop(&mut self) {
         if !self.has_ended
             && let Some(channels) = self.channels.upgrade()
@@ -137,23 +141,23 @@ impl Drop for Listening {
     }
 }
 
-enum Ended {
+enum ChannelsEnd {
     Idle,
-    Broken(link::Ended),
+    Broken(link::ConnectionEnd),
     Refused(Error),
 }
 
 async fn connect(
     channels: &Arc<Channels>,
-    bell: &Arc<Bell>,
+    signal: &Arc<ChannelsSignal>,
     patience: Duration,
 ) -> Result<Connection, Error> {
-    let (told, rung) = (Arc::downgrade(channels), Arc::clone(bell));
-    let hear = move |push: PushInfo| match push.kind {
-        PushKind::Disconnection => rung.broke(),
-        _ => drop(told.upgrade().map(|channels| channels.heard(&push))),
+    let (receiver, on_disconnect) = (Arc::downgrade(channels), Arc::clone(signal));
+    let on_push = move |push: PushInfo| match push.kind {
+        PushKind::Disconnection => on_disconnect.broke(),
+        _ => drop(receiver.upgrade().map(|channels| channels.received(&push))),
     };
-    channels.connector.join(patience, hear).await
+    channels.connector.connect_to_same_server(patience, on_push).await
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -162,7 +166,7 @@ mod tests {
     use tenure_testkit::redis::RedisServer;
 
     use super::super::super::access::Access;
-    use super::super::super::client::Asker;
+    use super::super::super::client::SessionContext;
     use super::super::super::keys::Keys;
     use super::*;
     use crate::backend::Sink;
@@ -180,35 +184,36 @@ mod tests {
         let timeout = Some(Duration::from_millis(100));
         let connector = Connector::of_node(url, &access, &url.hosts()[0], timeout).expect("a host");
         let sink: Weak<dyn Sink> = Weak::<Ear>::new();
-        let asker = Asker::new(Session::random(), Keys::new("tenure:"), Clock::System, sink, false);
-        Channels::new(Arc::new(connector), asker, Weak::new(), 1)
+        let context =
+            SessionContext::new(Session::random(), Keys::new("tenure:"), Clock::System, sink, false);
+        Channels::new(Arc::new(connector), context, Weak::new(), 1)
     }
 
-    // I1: the node that grants does not count whoever listens at a replica.
+    // I1: the node that grants does not count listeners at a replica.
     #[tokio::test]
-    async fn a_node_that_is_demoted_is_left() {
+    async fn the_client_leaves_a_demoted_node() {
         let (node, other) = (RedisServer::start(), RedisServer::start());
         let (channels, name) = (channels_at(&node), Name::new("orders/42").expect("a name"));
         channels.want(&name, HEARTBEAT);
-        until("it is heard", || channels.stands(&name)).await;
+        until("it is subscribed", || channels.is_subscribed(&name)).await;
         let follow = ["REPLICAOF", "127.0.0.1", &other.port().to_string()];
         assert_eq!(node.command(&follow).text(), "OK");
-        until("it is left", || !channels.stands(&name)).await;
+        until("it is left", || !channels.is_subscribed(&name)).await;
         let attempts = || {
             let stats = node.question(&["INFO", "stats"]).text();
             let line = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
             line.expect("a counter").trim().parse::<u64>().expect("a number")
         };
         let before = attempts();
-        // Each question is a connection too.
+        // Each question opens a connection too.
         let mut asked = 0;
         until("it was tried again and again", || {
             asked += 1;
-            assert!(!channels.stands(&name), "it comes back to a replica");
+            assert!(!channels.is_subscribed(&name), "it comes back to a replica");
             attempts() > before + asked + 3
         })
         .await;
         assert_eq!(node.command(&["REPLICAOF", "NO", "ONE"]).text(), "OK");
-        until("it is heard", || channels.stands(&name)).await;
+        until("it is subscribed", || channels.is_subscribed(&name)).await;
     }
 }
