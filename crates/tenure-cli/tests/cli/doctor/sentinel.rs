@@ -71,6 +71,6 @@ fn sentinels_and_replicas() {
         &report,
         "sentinels",
         "doubtful",
-        &format!("2 of 3 answer, quorum 2; 127.0.0.1:{second} can't"),
+        &format!("2 of 3 answer, quorum 2; cannot reach 127.0.0.1:{second}"),
     );
 }

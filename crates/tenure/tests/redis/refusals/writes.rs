@@ -38,7 +38,7 @@ async fn a_replica_is_refused_from_the_start() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_without_memory_lets_holders_go_on() {
     let server = RedisServer::start();
-    let says = &["out of memory", "maxmemory", "leases that are held go on"];
+    let says = &["out of memory", "maxmemory", "leases that are held stay held"];
     let refusal = Refusal { says, spares_holders: true, ..UNAVAILABLE };
     let (refuse, relent) = (|| config(&server, "maxmemory", "1"), || config(&server, "maxmemory", "0"));
     refusal.is_endured(&server, &server.url(), refuse, relent).await;
