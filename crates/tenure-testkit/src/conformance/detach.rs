@@ -216,7 +216,7 @@ pub(super) async fn a_ticket_that_was_used_changes_nothing(f: &impl Fixture) {
         a.domain().adopt(&ticket).await.expect_err("it was used"),
     ] {
         assert!(matches!(error.loss().map(Loss::kind), Some(LossKind::Taken { .. })), "{error:?}");
-        assert!(error.to_string().contains("the ticket was used; the name is held by"), "{error}");
+        assert!(error.to_string().contains("the ticket was used, and the name is held by"), "{error}");
     }
     let said = release_in_vain(f, &a, &ticket).await;
     assert!(said.is_none_or(|said| matches!(said, Release::Taken { .. })));
