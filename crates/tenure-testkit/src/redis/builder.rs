@@ -8,6 +8,7 @@ use crate::directory::Directory;
 use std::fmt::Write as _;
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// So many ports are tried.
 const ATTEMPTS: u32 = 20;
@@ -18,6 +19,7 @@ pub struct Builder {
     settings: Vec<(String, String)>,
     tls_names: Vec<String>,
     has_clock: bool,
+    age: Duration,
     is_sentinel: bool,
     is_node: bool,
 }
@@ -63,6 +65,13 @@ impl Builder {
         self
     }
 
+    /// It says that it started that long ago: its wall clock is behind while it starts. After a restart it says its true age.
+    #[must_use]
+    pub fn aged(mut self, age: Duration) -> Self {
+        self.age = age;
+        self.clock()
+    }
+
     /// It watches over other servers, and keeps nothing.
     #[must_use]
     pub(super) fn sentinel(mut self) -> Self {
@@ -87,6 +96,8 @@ impl Builder {
             let directory = Directory::new();
             let port = Port::free();
             let clock = self.has_clock.then(|| Clock::new(directory.path()));
+            let behind = -i64::try_from(self.age.as_micros()).expect("an age in microseconds");
+            clock.iter().for_each(|clock| clock.set(behind));
             let is_tls = !self.tls_names.is_empty();
             let tls = is_tls.then(|| Tls::issue(directory.path(), Port::free(), &self.tls_names));
             let bus = self.is_node.then(Port::free);
@@ -100,6 +111,10 @@ impl Builder {
             // Otherwise somebody else was faster to bind a port.
             let server = RedisServer::launch(directory, port, bus, password, tls, clock, self.is_sentinel);
             if let Some(server) = server {
+                if self.has_clock {
+                    server.set_clock_offset(0);
+                    server.wait_until_aged(self.age);
+                }
                 return server;
             }
         }

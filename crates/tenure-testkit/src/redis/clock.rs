@@ -106,6 +106,20 @@ mod tests {
     }
 
     #[test]
+    fn an_aged_server_has_the_right_time_and_is_young_again_after_a_restart() {
+        let server = RedisServer::builder().aged(Duration::from_secs(600)).start();
+        let uptime = || {
+            let info = server.command(&["INFO", "server"]).text();
+            let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")).unwrap();
+            uptime.trim().parse::<u64>().unwrap()
+        };
+        assert!((600..900).contains(&uptime()));
+        assert!((server_micros(&server) - machine_micros()).abs() < MINUTE / 2);
+        server.restart();
+        assert!(uptime() < 300);
+    }
+
+    #[test]
     fn a_key_expires_when_the_clock_goes_past_it() {
         let server = RedisServer::builder().clock().config("notify-keyspace-events", "Ex").start();
         let mut subscriber = Client::connect(server.port()).unwrap();

@@ -275,6 +275,19 @@ impl RedisServer {
         Err(format!("no answer for {PATIENCE:?}\n{}", self.log()))
     }
 
+    /// It reads its clock every now and then.
+    pub(super) fn wait_until_aged(&self, age: Duration) {
+        let says_so = |info: &str| {
+            let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+            uptime
+                .and_then(|uptime| uptime.trim().parse().ok())
+                .is_some_and(|uptime: u64| uptime >= age.as_secs())
+        };
+        while !says_so(&self.command(&["INFO", "server"]).text()) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn tls(&self) -> &Tls {
         self.tls.as_ref().expect("a server that was started with `.tls()`")
     }

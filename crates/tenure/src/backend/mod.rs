@@ -4,6 +4,7 @@
 //! ask again, whom to believe and for how long is decided above, once for all backends. A backend knows nothing of locks, guards
 //! or the keeper; what it hears from its store unasked, it tells a [`Sink`].
 
+pub(crate) mod compensation;
 pub(crate) mod compose;
 pub(crate) mod file;
 #[cfg(all(test, not(shuttle)))]
@@ -11,8 +12,8 @@ pub(crate) mod gate;
 pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod redis;
-pub(crate) mod rehearsal;
 pub(crate) mod runtime;
+pub(crate) mod self_test;
 pub(crate) mod together;
 
 use std::future::Future;
@@ -23,7 +24,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::core::record::{LONGEST_HEARTBEAT, Op, Reply};
-use crate::types::error::Error;
+use crate::types::error::{Error, ErrorKind};
 use crate::types::finding::Finding;
 use crate::types::name::Name;
 use crate::types::owner::{Session, Token};
@@ -173,6 +174,31 @@ pub enum Capability {
     Force,
     /// A lease that is ended by force, deleted or overwritten is told to its holder at once.
     LossPush,
+}
+
+/// Whether a store must be there when a client opens it. The client connects later to one that need not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    Required,
+    /// It may be out of reach. If it refuses the client, opening fails: that does not pass by itself.
+    Optional,
+    /// It may also refuse the user or the password: it is one of several servers, and the others may be enough.
+    OneOfSeveral,
+}
+
+impl Presence {
+    pub(crate) fn required_if(is_required: bool) -> Self {
+        if is_required { Presence::Required } else { Presence::Optional }
+    }
+
+    /// Whether the client is opened in spite of this error.
+    pub(crate) fn tolerates(self, error: &Error) -> bool {
+        match error.kind() {
+            ErrorKind::Unavailable => self != Presence::Required,
+            ErrorKind::Denied => self == Presence::OneOfSeveral,
+            _ => false,
+        }
+    }
 }
 
 /// One run of a server, from its start to its end.

@@ -3,20 +3,20 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::compose::layered::{Ear, Layered};
-use super::compose::quorum::{Ears, Quorum};
+use super::compose::layered::{Layered, LayeredListener};
+use super::compose::quorum::{MemberListeners, Quorum};
 use super::file::FileDomain;
 use super::memory::{Memory, MemoryStore};
 use super::redis::Redis;
 use super::redis::cluster::Cluster;
-use super::{Backend, Pending, Sink, together};
+use super::{Backend, Pending, Presence, Sink, together};
 use crate::backend::runtime;
 use crate::core::deadlines::Terms;
 use crate::time::clock::Clock;
 use crate::types::owner::Session;
 use crate::url::{Degrade, DomainUrl, Inner, RedisUrl, Target, Topology};
 
-/// Opens the store that the URL names; what it hears unasked goes to `sink`.
+/// Opens the store that the URL names, which pushes to `sink`.
 pub(crate) fn open(url: &DomainUrl, clock: &Clock, sink: Weak<dyn Sink>) -> Pending<Arc<dyn Backend>> {
     // A store in memory needs no driver for a name that is free.
     let needs_drivers = !matches!(url.target(), Target::Memory { .. });
@@ -42,7 +42,7 @@ pub(crate) fn open(url: &DomainUrl, clock: &Clock, sink: Weak<dyn Sink>) -> Pend
     }
 }
 
-/// Opens what is on servers. Those that need not be there at once are connected to as soon as they are.
+/// Opens a store on servers. If they need not be there, the client connects as soon as they are.
 fn servers(
     url: &RedisUrl,
     times: Times,
@@ -53,14 +53,14 @@ fn servers(
 ) -> Pending<Arc<dyn Backend>> {
     match url.topology() {
         Topology::Single | Topology::Unix { .. } | Topology::Sentinel { .. } => {
-            Redis::open(url, times.timeout, clock, sink, session, must_be_there)
+            Redis::open(url, times.timeout, clock, sink, session, Presence::required_if(must_be_there))
         }
         Topology::Cluster => Cluster::open(url, times.timeout, clock, sink, session, must_be_there),
         Topology::Quorum => quorum(url, times, clock, &sink, session, must_be_there),
     }
 }
 
-/// Connects to every server at once; a majority must be there.
+/// Connects to every server at once. A majority must accept the client.
 fn quorum(
     url: &RedisUrl,
     times: Times,
@@ -69,24 +69,23 @@ fn quorum(
     session: Session,
     must_be_there: bool,
 ) -> Pending<Arc<dyn Backend>> {
-    let ears = Ears::new(url.hosts().len(), sink, clock);
-    let opening: Vec<_> =
-        url.members()
-            .iter()
-            .enumerate()
-            .map(|(server, member)| {
-                let label = member.hosts().first().map(ToString::to_string).unwrap_or_default();
-                let ear = ears.of(server);
-                let opening = Redis::open(member, times.timeout, clock, ear, session.clone(), false);
-                async move {
-                    opening.await.map(|server| (label.clone(), server)).map_err(|error| error.of(&label))
-                }
-            })
-            .collect();
+    let listeners = MemberListeners::new(url.hosts().len(), sink, clock);
+    let opening: Vec<_> = url
+        .members()
+        .iter()
+        .enumerate()
+        .map(|(server, member)| {
+            let label = member.hosts().first().map(ToString::to_string).unwrap_or_default();
+            let listener = listeners.of(server);
+            let presence = Presence::OneOfSeveral;
+            let opening = Redis::open(member, times.timeout, clock, listener, session.clone(), presence);
+            async move { opening.await.map(|server| (label, server)) }
+        })
+        .collect();
     let clock = clock.clone();
     Pending::Later(Box::pin(async move {
         let servers = together::all(opening).await.into_iter().collect::<Result<_, _>>()?;
-        let quorum = Quorum::new(session, servers, ears, times.ttl, clock, must_be_there)?;
+        let quorum = Quorum::new(session, servers, listeners, times.ttl, clock, must_be_there)?;
         Ok(Arc::new(quorum) as Arc<dyn Backend>)
     }))
 }
@@ -111,19 +110,19 @@ fn layered(
     clock: &Clock,
     sink: Weak<dyn Sink>,
 ) -> Pending<Arc<dyn Backend>> {
-    let ear: Arc<dyn Sink> = Arc::new(Ear(sink));
+    let listener: Arc<dyn Sink> = Arc::new(LayeredListener(sink));
     let (dir, network_fs_allowed) = inner.dir();
-    let file = match FileDomain::open(dir, network_fs_allowed, Arc::downgrade(&ear)) {
+    let file = match FileDomain::open(dir, network_fs_allowed, Arc::downgrade(&listener)) {
         Ok(file) => Arc::new(file),
         Err(error) => return Pending::now(Err(error)),
     };
     let (degrade, clock) = (inner.degrade(), clock.clone());
     let session = file.session().clone();
     let must_be_there = degrade == Degrade::Never;
-    let outer = servers(server, times, &clock, Arc::downgrade(&ear), session, must_be_there);
+    let outer = servers(server, times, &clock, Arc::downgrade(&listener), session, must_be_there);
     Pending::Later(Box::pin(async move {
         let outer = outer.await?;
-        Ok(Arc::new(Layered::new(file, outer, ear, degrade, times.timeout, clock)) as Arc<dyn Backend>)
+        Ok(Arc::new(Layered::new(file, outer, listener, degrade, times.timeout, clock)) as Arc<dyn Backend>)
     }))
 }
 

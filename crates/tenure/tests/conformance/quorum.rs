@@ -14,6 +14,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{doomed, without_order};
 
+/// Longer than any ttl of the cases, so that the group counts as soon as it is started.
+const OLD: Duration = Duration::from_secs(7_200);
+
 type Trio = [RedisServer; 3];
 type Lines = [Proxy; 3];
 
@@ -29,7 +32,9 @@ impl Majority {
         static SHARED: Mutex<Weak<Trio>> = Mutex::new(Weak::new());
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mut shared = SHARED.lock().expect("no panic");
-        let servers = shared.upgrade().unwrap_or_else(|| Arc::new([(); 3].map(|()| RedisServer::start())));
+        let servers = shared
+            .upgrade()
+            .unwrap_or_else(|| Arc::new([(); 3].map(|()| RedisServer::builder().aged(OLD).start())));
         *shared = Arc::downgrade(&servers);
         Majority { servers, prefix: NEXT.fetch_add(1, Ordering::Relaxed), lines: Mutex::default() }
     }

@@ -1,4 +1,4 @@
-//! Some servers are away: nothing waits for them, and what they missed is made up for.
+//! Some servers are away: nobody waits for them, and they get what they missed.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::quorum::scene::{KEY, LONG, NAME, Scene};
 
 const TTL: Duration = Duration::from_secs(2);
 
-// R3.9: neither an acquire, nor a renewal, nor a release waits for a silent minority; and it is told to undo.
+// R3.9: acquire, renewal and release do not wait for a silent minority, which undoes its requests later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_of_five_may_be_silent() {
     let scene = Scene::new(5);
@@ -47,7 +47,7 @@ async fn a_minority_that_lost_the_lease_is_healed() {
     until("all let go", || scene.holders().is_empty()).await;
 }
 
-// R1.5, R3.2: a majority that lost it is a loss.
+// R1.5, R3.2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_a_majority_lost_is_lost() {
     let scene = Scene::new(3);
@@ -61,7 +61,7 @@ async fn a_lease_that_a_majority_lost_is_lost() {
     drop(domain.lock(NAME).acquire().await.expect("it is free"));
 }
 
-// R1.5: cut off from a majority, it ends by its deadline, and whoever reaches one has it then.
+// R1.5: cut off from a majority, a lease ends at its deadline, and then a client that reaches one gets it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cut_off_from_a_majority_it_is_lost_in_time() {
     let scene = Scene::new(3);
@@ -76,7 +76,7 @@ async fn cut_off_from_a_majority_it_is_lost_in_time() {
     assert!(!guard.is_held() && next.fence() > guard.fence());
 }
 
-// R3.9: a server that is back without its data may have forgotten a lease.
+// R3.9: a server that restarted without its data may have forgotten a lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_back_without_its_data_does_not_count_at_first() {
     let scene = Scene::new(3);
@@ -85,7 +85,7 @@ async fn a_server_back_without_its_data_does_not_count_at_first() {
     holder.lines[1].cut();
     let guard = holder.domain.lock(NAME).acquire().await.expect("two of three");
     until("two have it", || scene.holders() == [0, 2]).await;
-    // Its holder does not hear of it, and the two that another reaches would be a majority.
+    // The holder does not notice it, and the two servers that another client reaches would be a majority.
     holder.lines[0].black_hole();
     scene.servers[0].kill();
     scene.servers[0].restart();
@@ -101,7 +101,7 @@ async fn a_server_back_without_its_data_does_not_count_at_first() {
     }
 }
 
-// R2.5, R3.9: what a server was asked for and never answered is undone there too.
+// R2.5, R3.9: unacknowledged requests are undone, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replies_that_are_lost_leave_nothing_behind() {
     let scene = Scene::new(3);
@@ -116,7 +116,7 @@ async fn replies_that_are_lost_leave_nothing_behind() {
     }
 }
 
-// R0.2: every holder of a machine holds its directory and a majority.
+// R0.2: every holder on a machine holds its directory and a majority.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_underneath() {
     let scene = Scene::new(3);

@@ -1,4 +1,4 @@
-//! Eight processes on five servers, of which two are killed, one is stopped and goes on, and one comes back empty, again and again: never two
+//! Eight processes on five servers, of which two are killed, one is paused and resumes, and one restarts empty, again and again: never two
 //! holders, and fences grow. `TENURE_SOAK_SECONDS` makes it last longer.
 
 use std::time::{Duration, Instant};
@@ -27,8 +27,6 @@ fn one_holder_whatever_happens_to_a_minority() {
     for number in 0..PROCESSES {
         crew.start(&format!("p{number}-0"), &url);
     }
-    // All are there while the group is new.
-    std::thread::sleep(Duration::from_millis(700));
     let (mut dice, end, mut generation) = (Dice(seed), Instant::now() + soak::length(10), 0);
     while Instant::now() < end {
         harm(&scene, &mut dice, &crew.log);
@@ -46,7 +44,7 @@ fn one_holder_whatever_happens_to_a_minority() {
     report.assert_clean();
 }
 
-/// A round of harm to a minority, which ends before the next one. Whoever comes back empty has one ttl to be missed by nobody.
+/// A round of harm to a minority, which ends before the next one.
 fn harm(scene: &Scene, dice: &mut Dice, log: &Recorder) {
     let first = dice.index(5);
     let second = (first + 1 + dice.index(4)) % 5;
@@ -69,7 +67,7 @@ fn harm(scene: &Scene, dice: &mut Dice, log: &Recorder) {
             std::thread::sleep(pause);
             other.cont();
             one.restart();
-            // What it had forgotten has run out when the next one forgets.
+            // It counts again when the next one forgets: otherwise too few servers count.
             std::thread::sleep(TTL + Duration::from_millis(1_200));
             log.healed("one server killed, one stopped", None, None);
         }
@@ -91,7 +89,7 @@ fn harm(scene: &Scene, dice: &mut Dice, log: &Recorder) {
     std::thread::sleep(Duration::from_millis(dice.roll(300)));
 }
 
-/// Two are killed, which three can do without; then one of these is stopped as well, and goes on.
+/// Two are killed, and three are enough; then one of these is paused, too, and resumes.
 fn harm_most(scene: &Scene, dice: &mut Dice, log: &Recorder) {
     let first = dice.index(5);
     let servers: Vec<_> = (0..5).map(|step| &scene.servers[(first + step) % 5]).collect();
@@ -107,7 +105,7 @@ fn harm_most(scene: &Scene, dice: &mut Dice, log: &Recorder) {
     std::thread::sleep(TTL);
 }
 
-/// What a process does until whoever started it says that it is enough.
+/// What a process does until its parent says that it is enough.
 #[test]
 #[ignore = "run by another test, as a process that it kills"]
 fn a_process_that_works() {

@@ -1,4 +1,4 @@
-//! Waiting: at one server, told by any.
+//! Waiting: in the queue of one server, notified by any.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ async fn queued(domain: &Domain, waiters: usize) {
     }
 }
 
-// B2, R1.4: those who wait are in the queue of one server, and one of them is called.
+// B2, R1.4: all waiters are in the queue of one server, which wakes one of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_queue_at_the_first_server() {
     let scene = Scene::new(3);
@@ -42,9 +42,9 @@ async fn waiters_queue_at_the_first_server() {
     assert!(first > fence && second > fence && first != second);
 }
 
-// R3.9: the desk is free, and the name is held elsewhere: whoever waits is told by the servers that have it.
+// R3.9: the queue server is free, and the name is held elsewhere: the servers that have it notify the waiter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_not_the_desk_tells_its_waiter() {
+async fn a_server_that_is_not_the_queue_server_notifies_its_waiter() {
     let scene = Scene::new(3);
     let (holder, waiter) = (scene.peer(LONG).await, scene.client(LONG).await);
     holder.lines[0].cut();
@@ -52,15 +52,16 @@ async fn a_server_that_is_not_the_desk_tells_its_waiter() {
     until("two have it", || scene.holders() == [1, 2]).await;
     let waiting = wait_for(&waiter);
     queued(&waiter, 1).await;
-    until("it does not sit on the desk", || scene.servers[0].command(&["EXISTS", KEY]).int() == 0).await;
+    until("it does not keep the queue server", || scene.servers[0].command(&["EXISTS", KEY]).int() == 0)
+        .await;
     let fence = guard.fence();
     guard.release().await.expect("to release");
     assert!(waiting.await.expect("no panic").fence() > fence);
 }
 
-// R3.9: the desk goes away, silently, with those who wait in it.
+// R3.9: the queue server is paused, with the waiters in its queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_the_desk_stops_the_next_server_is_the_desk() {
+async fn when_the_queue_server_stops_the_next_one_takes_its_role() {
     let scene = Scene::new(3);
     let domains = [scene.client(LONG).await, scene.client(LONG).await, scene.client(LONG).await];
     let guard = domains[0].lock(NAME).acquire().await.expect("a free name");
@@ -74,7 +75,7 @@ async fn when_the_desk_stops_the_next_server_is_the_desk() {
     scene.servers[0].cont();
 }
 
-// R3.9: no herd, and nobody starves: many clients on one name all get on.
+// R3.9: no herd, and no client starves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_clients_all_make_progress() {
     let scene = Scene::new(4);

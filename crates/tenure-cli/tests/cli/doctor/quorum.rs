@@ -1,5 +1,7 @@
 //! A majority of independent servers: what they have in common is said once, and what is wrong with one of them by its address.
 
+use std::time::Duration;
+
 use tenure_testkit::redis::RedisServer;
 
 use super::doctor_at;
@@ -8,7 +10,9 @@ use crate::support::Place;
 // B5, R3.9
 #[test]
 fn several_servers_are_one_report() {
-    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+    // Old enough to count.
+    let old = Duration::from_secs(600);
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::builder().aged(old).start()).collect();
     let place = Place::new();
     let hosts = servers.iter().map(|server| format!("127.0.0.1:{}", server.port()));
     let url = format!("redis+quorum://{}", hosts.collect::<Vec<_>>().join(","));
@@ -51,6 +55,15 @@ fn several_servers_are_one_report() {
     assert!(reason.ends_with("and when most of the servers evict a lock, two hold its name"), "{reason}");
     servers[1..].iter().for_each(|server| evict(server, "noeviction"));
 
+    // A server whose writes are on disk counts at once.
+    servers[1].command(&["CONFIG", "SET", "appendonly", "no"]);
+    servers[1].command(&["CONFIG", "REWRITE"]);
+    servers[1].restart();
+    let report = doctor_at(&place, &url);
+    assert_eq!((report.code, report.verdict("majority")), (0, "doubtful"));
+    let reason = report.reason("majority");
+    assert!(reason.contains("; 1 of them started a short time ago and may not count for "), "{reason}");
+
     servers[2].kill();
     let report = doctor_at(&place, &url);
     assert_eq!(
@@ -62,6 +75,11 @@ fn several_servers_are_one_report() {
     assert_eq!((report.code, report.verdict("store")), (69, "unfit"));
     let reason = report.reason("store");
     assert!(reason.starts_with("1 of 3 servers answered, 2 are needed: "), "{reason}");
-    assert!(servers.iter().all(|server| reason.contains(&format!(":{}: ", server.port()))), "{reason}");
-    assert_eq!(report.finding("store")["remedy"], "are they running?");
+    assert!(
+        servers.iter().all(|server| reason.contains(&format!("127.0.0.1:{}", server.port()))),
+        "{reason}"
+    );
+    let remedy =
+        format!("each of 127.0.0.1:{}, 127.0.0.1:{}: is it running?", servers[0].port(), servers[2].port());
+    assert_eq!(report.finding("store")["remedy"], remedy);
 }

@@ -1,24 +1,24 @@
-//! Two stores as one, where the outer one misbehaves at every step of every verb.
+//! Layered, with an outer store that fails at every step of every verb.
 //!
-//! Two clients on one machine and one on another share the outer store; the requests of the first to it pass gates. All the while, and not
-//! only at the end: of the guards of a machine one at the most is held; one that is held and does not say that it is degraded has the outer
-//! lease, as the store itself shows; and fences grow on a machine. At the end nothing is left in any store, within a ttl.
+//! Two clients on one machine and one on another share the outer store; the requests of the first one to it pass gates. At any time, at most
+//! one guard of a machine is held; a held guard that does not say that it is degraded has the outer lease, as that store shows; and
+//! fences grow on a machine. At the end nothing is left in any store, within a ttl.
 
 mod left_outside;
 mod short;
-mod spent;
+mod unusable;
 
 use std::cell::{Cell as Slot, RefCell};
 
 use super::*;
 use crate::backend::Pending;
-use crate::backend::compose::layered::{Ear, Layered};
+use crate::backend::compose::layered::{Layered, LayeredListener};
 use crate::core::record::{Holding, RANGE};
 use crate::types::owner::Token;
 use crate::url::Degrade;
 use crate::{Attempt, Lease, Release, Ticket};
 
-/// Far longer than anything may be left behind. A command may take 2 s with it.
+/// Far longer than anything may be left in a store. A command may take 2 s with it.
 const TTL: Duration = Duration::from_secs(12);
 
 const FATES: [Fate; 10] = [
@@ -38,13 +38,13 @@ const FATES: [Fate; 10] = [
 enum Verb {
     Acquire,
     TryAcquire,
-    /// While another process of the machine has it, and gives it back.
+    /// While another process of the machine holds it, and releases it.
     WaitHere,
-    /// While another machine has it, and gives it back.
+    /// While another machine holds it, and releases it.
     WaitThere,
-    /// The same, and its inner lease is taken from it meanwhile.
-    Ousted,
-    /// Dropped when it has waited for a while.
+    /// The same, and it loses its inner lease meanwhile.
+    LosesInner,
+    /// Dropped after it has waited for a while.
     Cancel,
     Renew,
     /// Held, and renewed in the background.
@@ -62,7 +62,7 @@ impl Verb {
         Verb::TryAcquire,
         Verb::WaitHere,
         Verb::WaitThere,
-        Verb::Ousted,
+        Verb::LosesInner,
         Verb::Cancel,
         Verb::Renew,
         Verb::Hold,
@@ -79,7 +79,7 @@ impl Verb {
             Verb::Acquire => &[Kind::Join, Kind::Leave, Kind::Release],
             Verb::TryAcquire => &[Kind::Try, Kind::Leave, Kind::Release],
             Verb::WaitHere => &[Kind::Join, Kind::Release],
-            Verb::WaitThere | Verb::Ousted | Verb::Cancel => &[Kind::Join, Kind::Beat, Kind::Leave],
+            Verb::WaitThere | Verb::LosesInner | Verb::Cancel => &[Kind::Join, Kind::Beat, Kind::Leave],
             Verb::Renew | Verb::Hold => &[Kind::Renew, Kind::Release],
             Verb::Release => &[Kind::Release, Kind::Leave],
             Verb::Detach => &[Kind::Detach, Kind::Release],
@@ -127,8 +127,8 @@ impl Shown {
         Shown { observer: Memory::connect(Arc::clone(&store), nobody), store }
     }
 
-    /// Whoever has it loses it to nobody in particular, for a moment.
-    fn oust(&self) {
+    /// Takes the name from its holder, for a moment.
+    fn take_away(&self) {
         let name = Name::new(NAME).expect("a valid name");
         let ttl = 300 * MS;
         let token = Token::fresh(self.observer.session(), "", ttl);
@@ -153,9 +153,9 @@ struct World {
     mine: Party,
     other: Party,
     far: Party,
-    /// The guards of this machine, then those of the other one, as far as no verb has them.
+    /// The guards of this machine, then those of the other one, except those that a verb has.
     guards: RefCell<[Vec<Guard>; 2]>,
-    /// All there were.
+    /// All leases so far.
     leases: RefCell<[Vec<Lease>; 2]>,
     last_fence: Slot<u64>,
 }
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// A guard on this machine.
+    /// Adds a new guard of this machine.
     fn enter(&self, guard: Guard, cell: &str) {
         let fence = guard.fence().get();
         assert!(fence > self.last_fence.replace(fence), "{cell}: fences grow on a machine");
@@ -228,11 +228,12 @@ fn party(
     let (behind, inner, outer, time) =
         (Arc::clone(&gates), Arc::clone(inner), Arc::clone(outer), clock.clone());
     let connect = move |sink| {
-        let ear: Arc<dyn crate::backend::Sink> = Arc::new(Ear(sink));
-        let inner = Arc::new(Memory::connect(Arc::clone(&inner), Arc::downgrade(&ear)));
+        let listener: Arc<dyn crate::backend::Sink> = Arc::new(LayeredListener(sink));
+        let inner = Arc::new(Memory::connect(Arc::clone(&inner), Arc::downgrade(&listener)));
         let session = inner.session().clone();
-        let outer = Memory::connect_as(Arc::clone(&outer), Arc::downgrade(&ear), Arc::default(), session);
-        let layered = Layered::new(inner, behind.before(outer), ear, degrade, None, time.clone());
+        let outer =
+            Memory::connect_as(Arc::clone(&outer), Arc::downgrade(&listener), Arc::default(), session);
+        let layered = Layered::new(inner, behind.before(outer), listener, degrade, None, time.clone());
         Pending::now(Ok(Arc::new(layered) as Arc<dyn Backend>))
     };
     let client = crate::engine::new_client(clock, Box::new(connect));
@@ -251,7 +252,7 @@ async fn prepare(world: &World, cell: &Cell, name: &str) -> Before {
     match cell.verb {
         Verb::Acquire | Verb::TryAcquire => {}
         Verb::WaitHere | Verb::Break => world.enter(world.other.holds().await, name),
-        Verb::WaitThere | Verb::Ousted | Verb::Cancel | Verb::TakeOver => {
+        Verb::WaitThere | Verb::LosesInner | Verb::Cancel | Verb::TakeOver => {
             world.add(1, world.far.holds().await);
         }
         Verb::Renew | Verb::Hold | Verb::Release | Verb::Detach => {
@@ -262,7 +263,7 @@ async fn prepare(world: &World, cell: &Cell, name: &str) -> Before {
     before
 }
 
-/// What comes of it; guards that go on are given back to the world.
+/// Executes the verb; returns the guard that is left.
 async fn start(
     domain: Domain,
     clock: Arc<ManualClock>,
@@ -272,7 +273,7 @@ async fn start(
 ) -> Option<Guard> {
     let lock = domain.lock(NAME);
     match verb {
-        Verb::Acquire | Verb::WaitHere | Verb::WaitThere | Verb::Ousted => lock.acquire().await.ok(),
+        Verb::Acquire | Verb::WaitHere | Verb::WaitThere | Verb::LosesInner => lock.acquire().await.ok(),
         Verb::TryAcquire => lock.try_acquire().await.ok().and_then(Attempt::ok),
         Verb::Cancel => {
             tokio::select! {
@@ -307,7 +308,7 @@ async fn start(
         Verb::Adopt => {
             let ticket = before.ticket.expect("it was detached");
             let adopted = domain.adopt(&ticket).await;
-            // Nobody but its owner may end what could not be adopted.
+            // Only its owner may end a lease that could not be adopted.
             while adopted.is_err() && before.other.release(&ticket).await.is_err() {}
             adopted.ok()
         }
@@ -342,8 +343,8 @@ fn run(cell: &Cell) {
             world.pass(100 * MS, &name).await;
             match step {
                 4 if cell.verb == Verb::Cancel => verb.abort(),
-                4 if cell.verb == Verb::Ousted => world.here.oust(),
-                // Whoever is waited for goes.
+                4 if cell.verb == Verb::LosesInner => world.here.take_away(),
+                // The holder that the verb waits for releases it.
                 12 => world.guards.borrow_mut().iter_mut().for_each(Vec::clear),
                 _ => {}
             }
@@ -353,7 +354,7 @@ fn run(cell: &Cell) {
         }
         assert!(verb.is_finished(), "{name}: hangs");
         if let Some(guard) = verb.await.ok().flatten() {
-            // One that was held before has an old fence.
+            // A guard from before has an old fence.
             let is_new = !matches!(cell.verb, Verb::Renew | Verb::Hold | Verb::Release | Verb::Detach);
             match is_new {
                 true => world.enter(guard, &name),
@@ -362,7 +363,7 @@ fn run(cell: &Cell) {
         }
         let held = if cell.verb == Verb::Hold { 2 * TTL } else { TTL / 2 };
         world.pass(held, &name).await;
-        // Half of them are given back while the outer store still misbehaves.
+        // Half of the cells release it while the outer store still fails.
         if cell.is_once {
             world.mine.gates.open();
         }
@@ -392,12 +393,12 @@ fn every_cell(degrade: Degrade) {
 
 // R0.2, I5
 #[test]
-fn without_leave_to_degrade_every_step_survives() {
+fn every_step_survives_with_degrade_never() {
     every_cell(Degrade::Never);
 }
 
 // R0.2, I5
 #[test]
-fn with_leave_to_degrade_every_step_survives() {
+fn every_step_survives_with_degrade_allow() {
     every_cell(Degrade::Allow);
 }

@@ -12,7 +12,7 @@ use rustix::fs::{fstat, fstatvfs};
 use super::open_directory::{OpenDirectory, STRIPES};
 use super::{FileDomain, generation, platform, sharing};
 use crate::backend::Sink;
-use crate::backend::rehearsal::{self, Ear, rehearse};
+use crate::backend::self_test::{self as rehearsal, SelfTest, TestListener as Ear, run as rehearse};
 use crate::types::error::Error;
 use crate::types::finding::{Finding, Verdict};
 use crate::types::owner::SessionId;
@@ -249,9 +249,7 @@ async fn lease(store: &OpenDirectory) -> Vec<Finding> {
     };
     let rehearsed = match (open(&deaf), open(&ear)) {
         (Ok(holder), Ok(waiter)) => rehearse(&rehearsal::name(), &holder, &waiter, &ear).await,
-        (Err(error), _) | (_, Err(error)) => {
-            rehearsal::Rehearsed { lease: Err(error), hand_over: None, loss: None }
-        }
+        (Err(error), _) | (_, Err(error)) => SelfTest::failed(error),
     };
     rehearsed.findings()
 }

@@ -18,7 +18,7 @@ use super::replicas::{RequiredReplicas, VerifyGrants};
 use super::script::{self, Call};
 use super::server::Server;
 use super::subscription::Subscription;
-use crate::backend::{Answer, Sink};
+use crate::backend::{Answer, Presence, Sink};
 use crate::core::record::{Op, Reply};
 use crate::time::clock::Clock;
 use crate::types::error::Error;
@@ -74,17 +74,17 @@ pub(super) struct ServerClient {
 }
 
 impl ServerClient {
-    /// Connects. If `must_be_there` is false, an unreachable server is not an error: the client connects later.
+    /// Connects. If the server need not be there, an unreachable one is not an error: the client connects later.
     pub(super) async fn open(
         connector: Arc<Connector>,
         context: Arc<SessionContext>,
         required: Option<RequiredReplicas>,
-        must_be_there: bool,
+        presence: Presence,
     ) -> Result<Self, Error> {
         let grants = GrantListener::OneChannel(Subscription::new(Arc::clone(&connector), &context));
         let listener = ServerListener::new(context, grants, Weak::new(), required);
         let events: Arc<dyn LinkEvents> = Arc::clone(&listener) as _;
-        let link = Link::open(connector, events, must_be_there).await?;
+        let link = Link::open(connector, events, presence).await?;
         Ok(ServerClient { listener, link, unpublished: OnceLock::new() })
     }
 

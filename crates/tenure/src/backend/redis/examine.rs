@@ -1,5 +1,5 @@
 //! Whether this server is fit to hold locks: what it says about itself ([`facts`]), what follows from that ([`checks`]), and a
-//! [self-test](crate::backend::rehearsal) of a lease with the permissions of this user.
+//! [self-test](crate::backend::self_test) of a lease with the permissions of this user.
 //!
 //! The user may lack the permission for any question. Then the answer is unknown, which a finding says, and is doubtful if it matters.
 //! Remedies are commands for the server's administrator: the user of the URL need not be allowed to run them.
@@ -22,8 +22,8 @@ use self::remedy::Remedies;
 use super::Redis;
 use super::client::{ServerClient, SessionContext};
 use super::connect::Connector;
-use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
-use crate::backend::{Backend as _, Sink};
+use crate::backend::self_test::{self, SelfTest, TestListener, shown};
+use crate::backend::{Backend as _, Presence, Sink};
 use crate::types::error::{Error, ErrorKind};
 use crate::types::finding::{Finding, Verdict};
 use crate::types::owner::Session;
@@ -44,11 +44,11 @@ pub(super) async fn examine(client: Arc<ServerClient>) -> Result<Vec<Finding>, E
     let demand = client.listener.required.as_ref();
     let needed = demand.map(|demand| (demand, demand.needed()));
     let known = needed.as_ref().and_then(|(_, needed)| needed.as_ref().ok().copied());
-    let self_test = SelfTest::run(&client, facts.replicas().max(known.unwrap_or(0))).await;
+    let self_test = ServerSelfTest::run(&client, facts.replicas().max(known.unwrap_or(0))).await;
     let acknowledged = self_test.acknowledged;
     let replicas = match needed {
         Some((_, Err(error))) => Some(replicas::uncounted(&error)),
-        Some((demand, Ok(needed))) if self_test.rehearsed.lease.is_ok() => {
+        Some((demand, Ok(needed))) if self_test.lease_test.lease.is_ok() => {
             Some(replicas::demanded(&facts, needed, acknowledged, demand, &remedies))
         }
         _ => replicas::undemanded(&facts, acknowledged, &remedies),
@@ -91,8 +91,8 @@ fn of_server(
 }
 
 /// The self-test of a lease.
-struct SelfTest {
-    rehearsed: Rehearsed,
+struct ServerSelfTest {
+    lease_test: SelfTest,
     /// Why clients cannot publish grants or listen for them, in the words of the server.
     grants_refused: Option<String>,
     /// Why the server does not report losses.
@@ -101,10 +101,10 @@ struct SelfTest {
     acknowledged: Option<u64>,
 }
 
-impl SelfTest {
+impl ServerSelfTest {
     async fn run(client: &Arc<ServerClient>, replicas: u64) -> Self {
-        SelfTest::try_run(client, replicas).await.unwrap_or_else(|error| SelfTest {
-            rehearsed: Rehearsed { lease: Err(error), hand_over: None, loss: None },
+        ServerSelfTest::try_run(client, replicas).await.unwrap_or_else(|error| ServerSelfTest {
+            lease_test: SelfTest { lease: Err(error), hand_over: None, loss: None },
             grants_refused: None,
             untracked: None,
             acknowledged: None,
@@ -112,28 +112,29 @@ impl SelfTest {
     }
 
     async fn try_run(client: &Arc<ServerClient>, replicas: u64) -> Result<Self, Error> {
-        let (unused, sink, name) = (Arc::new(Ear::default()), Arc::new(Ear::default()), rehearsal::name());
+        let (unused, sink, name) =
+            (Arc::new(TestListener::default()), Arc::new(TestListener::default()), self_test::name());
         let (holder, waiter) = (another(client, &unused).await?, another(client, &sink).await?);
-        let rehearsed = rehearse(&name, &holder, &waiter, &sink).await;
+        let lease_test = self_test::run(&name, &holder, &waiter, &sink).await;
         let acknowledged = if replicas > 0 { acknowledged(&holder, replicas).await } else { None };
         // If the server refuses this, it refused the lease too.
         drop(holder.forget(&name).await);
         let grants_refused = waiter.0.listener.grants.refusal().map(|error| server_words(&error));
         let grants_refused = grants_refused.or_else(|| holder.0.unpublished().cloned());
         let untracked = waiter.0.server().and_then(|server| server.tracking_refused.clone());
-        Ok(SelfTest { rehearsed, grants_refused, untracked, acknowledged })
+        Ok(ServerSelfTest { lease_test, grants_refused, untracked, acknowledged })
     }
 
     /// As findings, with the server's words and the permissions to grant. The lease is on the master alone, even if the URL demands
     /// replicas.
     fn findings(&self, remedies: &Remedies, is_demanding: bool) -> Vec<Finding> {
-        let mut findings = self.rehearsed.findings();
-        if is_demanding && self.rehearsed.lease.is_ok() {
+        let mut findings = self.lease_test.findings();
+        if is_demanding && self.lease_test.lease.is_ok() {
             let lease = findings.iter_mut().filter(|finding| finding.check == "lease");
             lease.for_each(|lease| lease.reason.push_str(", on the master alone"));
         }
         for finding in findings.iter_mut().filter(|finding| finding.verdict > Verdict::Fit) {
-            let refusal = match (finding.check, &self.rehearsed.lease) {
+            let refusal = match (finding.check, &self.lease_test.lease) {
                 ("hand-over", _) => self.grants_refused.clone(),
                 ("loss", _) => self.untracked.clone(),
                 (_, Err(error)) if error.kind() == ErrorKind::Denied => Some(server_words(error)),
@@ -156,12 +157,12 @@ fn server_words(error: &Error) -> String {
 }
 
 /// Another client of the same server.
-async fn another(client: &ServerClient, sink: &Arc<Ear>) -> Result<Redis, Error> {
-    let sink: Weak<dyn Sink> = Arc::<Ear>::downgrade(sink);
+async fn another(client: &ServerClient, sink: &Arc<TestListener>) -> Result<Redis, Error> {
+    let sink: Weak<dyn Sink> = Arc::<TestListener>::downgrade(sink);
     let (connector, context) = (Arc::clone(&client.link.connector), client.context());
     let context =
         SessionContext::new(Session::random(), context.keys.clone(), context.clock.clone(), sink, false);
-    Ok(Redis(Arc::new(ServerClient::open(connector, context, None, true).await?)))
+    Ok(Redis(Arc::new(ServerClient::open(connector, context, None, Presence::Required).await?)))
 }
 
 /// How many replicas have acknowledged the last write of this client; `None` if the user may not ask.

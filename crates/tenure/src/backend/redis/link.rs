@@ -19,10 +19,11 @@ use super::fault;
 use super::pace::Pace;
 use super::script::Call;
 use super::server::Server;
+use crate::backend::Presence;
 use crate::core::record::{Reply, pause_behind};
 use crate::sync::Mutex;
 use crate::time::backoff::Backoff;
-use crate::types::error::{Error, ErrorKind};
+use crate::types::error::Error;
 use crate::types::process::Home;
 
 /// How many attempts are made before the link reports an outage, if the server accepts and then closes connections.
@@ -96,13 +97,13 @@ impl Use {
 }
 
 impl Link {
-    /// Connects for the first time. If `must_be_there` is false, an unreachable server is not an error.
+    /// Connects for the first time. If the server need not be there, an unreachable one is not an error.
     pub(super) async fn open(
         connector: Arc<Connector>,
         events: Arc<dyn LinkEvents>,
-        must_be_there: bool,
+        presence: Presence,
     ) -> Result<Arc<Self>, Error> {
-        let connected = match must_be_there {
+        let connected = match presence == Presence::Required {
             true => connect(&connector, &events, connector.timeout).await,
             // A caller that can do without the server does not wait for several attempts.
             false => {
@@ -112,7 +113,7 @@ impl Link {
             }
         };
         let active = match connected {
-            Err(error) if must_be_there || error.kind() != ErrorKind::Unavailable => return Err(error),
+            Err(error) if !presence.tolerates(&error) => return Err(error),
             active => active,
         };
         let state = match &active {

@@ -37,7 +37,7 @@ use self::connect::Connector;
 use self::keys::Keys;
 use self::replicas::RequiredReplicas;
 use self::script::Call;
-use super::{Answer, Backend, Capability, Incarnation, Pending, Sink};
+use super::{Answer, Backend, Capability, Incarnation, Pending, Presence, Sink};
 use crate::core::record::{Op, Reply, pause_behind};
 use crate::time::clock::Clock;
 use crate::types::error::Error;
@@ -55,7 +55,7 @@ const PIPELINE: usize = 128;
 pub(crate) struct Redis(Arc<ServerClient>);
 
 impl Redis {
-    /// Connects to the server that the URL names, as this session. If `must_be_there` is false, an unreachable server is not an error:
+    /// Connects to the server that the URL names, as this session. If the server need not be there, an unreachable one is not an error:
     /// the client connects later.
     pub(crate) fn open(
         url: &RedisUrl,
@@ -63,7 +63,7 @@ impl Redis {
         clock: &Clock,
         sink: Weak<dyn Sink>,
         session: Session,
-        must_be_there: bool,
+        presence: Presence,
     ) -> Pending<Arc<dyn Backend>> {
         let connector = match Connector::new(url, timeout) {
             Ok(connector) => Arc::new(connector),
@@ -73,7 +73,7 @@ impl Redis {
         let keys = Keys::new(url.prefix()).remembering(url.fence_memory());
         let context = SessionContext::new(session, keys, clock.clone(), sink, wanted.is_some());
         Pending::Later(Box::pin(async move {
-            let client = ServerClient::open(connector, context, wanted, must_be_there).await?;
+            let client = ServerClient::open(connector, context, wanted, presence).await?;
             Ok(Arc::new(Redis(Arc::new(client))) as Arc<dyn Backend>)
         }))
     }

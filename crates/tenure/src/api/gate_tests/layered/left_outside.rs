@@ -1,13 +1,13 @@
-//! What a bid that was not granted leaves in the outer store, where that is silent for longer than anybody above asks: the matrix heals sooner.
+//! What a failed bid leaves in an outer store that is silent for longer than the engine repeats its requests. (The matrix heals sooner.)
 
 use super::*;
 
-/// Longer than whoever gave up goes on to leave; shorter than a ttl.
+/// Longer than the engine repeats a leave; shorter than a ttl.
 const OUTAGE: Duration = Duration::from_secs(7);
 
-// R1.4: the outer store granted it, its answer was lost, and whoever asked is gone.
+// R1.4: the outer store granted it, its answer was lost, and the caller is gone.
 #[test]
-fn what_a_dropped_acquire_took_is_given_back_after_an_outage() {
+fn the_grant_of_a_dropped_acquire_is_undone_after_an_outage() {
     test("dropped, then an outage", async {
         for kind in [Kind::Join, Kind::Try, Kind::TakeOver] {
             let (world, cell) = (World::new(Degrade::Allow), format!("{kind:?}"));
@@ -33,11 +33,11 @@ fn what_a_dropped_acquire_took_is_given_back_after_an_outage() {
     });
 }
 
-// R1.4, rule 6: it is executed when whoever asked is gone, and after a leave that was answered.
+// R1.4, rule 6: the outer store executes it when the caller is gone, and after an answered leave.
 #[test]
-fn the_ghost_of_a_dropped_acquire_is_laid_after_an_outage() {
+fn a_late_request_of_a_dropped_acquire_is_undone_after_an_outage() {
     test("dropped, and late", async {
-        let (world, cell) = (World::new(Degrade::Allow), "ghost");
+        let (world, cell) = (World::new(Degrade::Allow), "late");
         world.mine.gates.once(Kind::Join, Fate::Never(Run::Late(Duration::from_millis(1_500))));
         let lock = world.mine.lock();
         let asking = tokio::spawn(async move { lock.acquire().await.map(drop) });
@@ -47,16 +47,16 @@ fn the_ghost_of_a_dropped_acquire_is_laid_after_an_outage() {
         assert!(world.mine.gates.executed(Kind::Leave) > 0, "it has left");
         world.mine.gates.set(Kind::Leave, Fate::Never(Run::Not));
         world.pass(OUTAGE, cell).await;
-        assert!(world.outer.seen().0.is_some(), "the ghost was granted it");
+        assert!(world.outer.seen().0.is_some(), "the late request was granted it");
         world.mine.gates.open();
         world.pass(Duration::from_secs(2), cell).await;
         assert_eq!(world.outer.seen(), (None, 0), "left outside");
     });
 }
 
-// R1.4, rule 6: whoever was refused knows nothing of a request that was not answered before.
+// R1.4, rule 6: a refused caller knows nothing of an unacknowledged request before the refusal.
 #[test]
-fn the_ghost_of_a_try_that_was_refused_is_laid() {
+fn a_late_request_of_a_refused_try_is_undone() {
     test("refused, and late", async {
         let (world, cell) = (World::new(Degrade::Allow), "refused");
         world.add(1, world.far.holds().await);
@@ -67,15 +67,15 @@ fn the_ghost_of_a_try_that_was_refused_is_laid() {
         assert!(!asking.await.expect("no panic"));
         world.guards.borrow_mut()[1].clear();
         world.pass(200 * MS, cell).await;
-        assert!(world.outer.seen().0.is_some(), "the ghost was granted it");
+        assert!(world.outer.seen().0.is_some(), "the late request was granted it");
         world.pass(TTL / 3, cell).await;
         assert_eq!(world.outer.seen(), (None, 0), "left outside");
     });
 }
 
-// R2.5: the lease of a ticket, of which is not known here how long it lasts.
+// R2.5: this client does not know how long the lease of a ticket lasts.
 #[test]
-fn a_ticket_that_was_given_back_inside_is_given_back_outside_after_an_outage() {
+fn a_ticket_that_was_released_inside_is_released_outside_after_an_outage() {
     test("ticket", async {
         let (world, cell) = (World::new(Degrade::Allow), "ticket");
         let ticket = world.other.holds().await.detach().await.expect("open gates");
@@ -85,7 +85,7 @@ fn a_ticket_that_was_given_back_inside_is_given_back_outside_after_an_outage() {
         world.mine.domain.release(&ticket).await.expect("in the directory");
         assert_eq!(world.here.seen(), (None, 0), "left here");
         world.pass(Duration::from_secs(3), cell).await;
-        assert!(world.outer.seen().0.is_some(), "nobody could give it back outside");
+        assert!(world.outer.seen().0.is_some(), "nobody could release it outside");
         world.mine.gates.open();
         world.pass(Duration::from_secs(2), cell).await;
         assert_eq!(world.outer.seen(), (None, 0), "left outside");

@@ -1,8 +1,8 @@
-//! Too few replicas of the outer store acknowledged what it did.
+//! Too few replicas of the outer store acknowledged a request.
 
 use super::*;
 
-// R3.7: whichever step of a take-over the replicas miss, the error says so, and the name is given back.
+// R3.7: the error says so, whichever step of a take-over the replicas miss, and the name is released.
 #[test]
 fn a_take_over_that_too_few_replicas_acknowledge_says_so() {
     for step in [Kind::TakeOver, Kind::Renew] {
@@ -14,10 +14,10 @@ fn a_take_over_that_too_few_replicas_acknowledge_says_so() {
             let taking = tokio::spawn(async move { lock.take_over().await });
             world.pass(2_000 * MS, "short").await;
             let error = taking.await.expect("no panic").expect_err("too few replicas");
-            let shortage = error.too_few_replicas().expect("the shortage inside the error");
-            assert_eq!((shortage.acknowledged(), shortage.needed()), (0, 2), "{step:?}");
+            let replicas = error.too_few_replicas().expect("the count inside the error");
+            assert_eq!((replicas.acknowledged(), replicas.needed()), (0, 2), "{step:?}");
             world.pass(2_000 * MS, "short").await;
-            assert_eq!(world.outer.seen(), (None, 0), "{step:?}: given back");
+            assert_eq!(world.outer.seen(), (None, 0), "{step:?}: released");
         });
     }
 }

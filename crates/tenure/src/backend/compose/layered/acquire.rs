@@ -1,130 +1,121 @@
-//! Acquiring: the inner store first, then the outer one, then what came of it written back.
+//! Acquiring: the inner lease first, then the outer one, then the fence of the outer grant written back.
 //!
-//! Every step is idempotent by its token, so that an operation whose answer was lost is asked again from the start. What a step has taken is
-//! undone where the next one fails, unless whoever asked is known to ask again or to leave: then the inner lease is kept for it.
+//! Every step is idempotent by its token, so that the caller can repeat an operation whose answer was lost. If a step fails, the client undoes
+//! the step before it, unless the caller is known to ask again or to leave: then it keeps the inner lease for the caller.
 //!
-//! Whoever holds the inner lease and finds the outer one held by a process of this machine that the inner store saw die ends that one there: nobody
-//! is left who could believe in it. So a death costs no ttl here.
+//! If the outer lease belongs to a process of this machine that the inner store saw die, the holder of the inner lease ends it: nobody
+//! believes in it any more. So a death costs no ttl here.
 
 use std::time::Duration;
 
-use super::TimePair;
-use super::bids::Standing;
+use super::Stores;
+use super::bids::LayeredBid;
 use super::outside::LONGEST_SILENCE;
+use crate::backend::compose::{Acquire, wait_from};
 use crate::core::record::{HEARTBEAT, Holding, Op, Reply, Wait};
 use crate::time::clock::Moment;
 use crate::types::error::Error;
 use crate::types::name::Name;
 use crate::types::owner::Token;
-use crate::url::Degrade;
 
-/// How long an inner lease lasts while the outer one is asked and waited for: three beats, or until the answer must be there, and no longer,
-/// whatever the ttl. Whoever is cut off from the outer store meanwhile keeps the others of its machine waiting for so long.
+/// How long an inner lease lasts while the client asks the outer store or waits there, whatever the ttl: three heartbeats, or until the
+/// answer must be there. A client that loses the outer store meanwhile delays its machine for this long only.
 const WHILE_WAITING: Duration = Duration::from_millis(1_250);
-/// What is to be done inside when the answer is there.
+/// Time for the inner steps after the outer store's answer.
 const AFTER_ANSWER: Duration = Duration::from_millis(250);
 
-/// What an acquire asks for.
-pub(super) struct Ask {
-    pub(super) token: Token,
-    pub(super) ttl: Duration,
-    pub(super) wait: Wait,
-    pub(super) floor: u64,
-    pub(super) not_after: u64,
-}
-
-impl Ask {
-    /// How it waits in one of the stores, where it has this place.
-    fn wait(&self, joined_at: Option<u64>) -> Wait {
-        match (self.wait, joined_at) {
-            (Wait::No, _) => Wait::No,
-            (_, Some(joined_at)) => Wait::Keep { joined_at },
-            (_, None) => Wait::Join,
-        }
-    }
-}
-
-impl TimePair {
-    pub(super) async fn acquire(&self, name: &Name, ask: Ask) -> Result<Reply, Error> {
-        // Whoever can't get the outer one must not keep others from the inner one.
+impl Stores {
+    pub(super) async fn acquire(&self, name: &Name, request: Acquire) -> Result<Reply, Error> {
+        // A client that can't get the outer lease must not keep others from the inner one.
         self.refuse_in_outage()?;
-        if self.degrade == Degrade::Never {
-            self.refuse_spent(&ask.token)?;
+        if !self.policy.may_degrade() {
+            self.refuse_unusable(&request.token)?;
         }
-        let fence = match self.acquire_inside(name, &ask).await? {
+        let fence = match self.acquire_inside(name, &request).await? {
             Reply::Granted { fence } => fence,
             reply => return Ok(reply),
         };
         let sent = self.clock.now();
-        self.note_ttl(&ask.token, ask.ttl);
-        match self.acquire_outside(name, &ask, fence).await {
-            Ok(Reply::Granted { fence }) => {
-                self.granted_outside(name, ask, fence, sent).await.map_err(Error::half_way)
+        self.note_ttl(&request.token, request.ttl);
+        let answer = self.acquire_outside(name, &request, fence).await;
+        let Acquire { token, ttl, wait, .. } = request;
+        match self.policy.tolerate(answer) {
+            Ok(Some(Reply::Granted { fence })) => {
+                self.granted_outside(name, token, ttl, fence, sent).await.map_err(Error::half_way)
             }
-            Ok(reply @ Reply::Waiting { joined_at, .. }) => {
-                self.bids.change(&ask.token, sent, |standing| standing.outer = Some(joined_at));
+            Ok(Some(reply @ Reply::Waiting { joined_at, .. })) => {
+                self.bids.change(&token, sent, |bid| bid.outer_joined_at = Some(joined_at));
                 Ok(reply)
             }
-            Ok(reply) => {
-                self.undo(name, ask.token).await?;
+            Ok(Some(reply)) => {
+                self.leave_inside(name, token).await?;
                 Ok(reply)
             }
-            Err(error) if self.may_go_on_without(&error) => {
-                self.holds_alone(&ask.token, ask.ttl);
-                self.lengthen_inside(name, ask.token, ask.ttl, fence).await
+            Ok(None) => {
+                self.holds_inner_only(&token, ttl);
+                self.extend_inside(name, token, ttl, fence).await
             }
             Err(error) => {
-                // Whoever beats asks again, or leaves.
-                if !matches!(ask.wait, Wait::Keep { .. }) {
-                    self.undo(name, ask.token).await?;
+                // A waiter that sends heartbeats asks again, or leaves.
+                if !matches!(wait, Wait::Keep { .. }) {
+                    self.leave_inside(name, token).await?;
                 }
                 Err(error)
             }
         }
     }
 
-    /// The outer store has granted it: then so does the pair, unless the inner lease has ended.
-    async fn granted_outside(&self, name: &Name, ask: Ask, fence: u64, sent: Moment) -> Result<Reply, Error> {
-        match self.write_back(name, &ask.token, fence).await? {
+    /// The outer store has granted it: so does the pair, unless the inner lease has ended.
+    async fn granted_outside(
+        &self,
+        name: &Name,
+        token: Token,
+        ttl: Duration,
+        fence: u64,
+        sent: Moment,
+    ) -> Result<Reply, Error> {
+        match self.write_back(name, &token, fence).await? {
             Reply::Granted { .. } => {
-                self.holds_both(&ask.token, ask.ttl, sent);
-                self.lengthen_inside(name, ask.token, ask.ttl, fence).await
+                self.holds_both(&token, ttl, sent);
+                self.extend_inside(name, token, ttl, fence).await
             }
             reply => Ok(reply),
         }
     }
 
-    async fn acquire_inside(&self, name: &Name, ask: &Ask) -> Result<Reply, Error> {
-        let standing = self.bids.standing(&ask.token);
+    async fn acquire_inside(&self, name: &Name, request: &Acquire) -> Result<Reply, Error> {
+        let Acquire { token, floor, not_after, .. } = request;
+        let bid = self.bids.get(token);
         let op = Op::Acquire {
-            token: ask.token.clone(),
-            ttl: WHILE_WAITING.max(self.time_left(name, ask.not_after) + AFTER_ANSWER),
-            wait: ask.wait(standing.inner),
+            token: token.clone(),
+            ttl: WHILE_WAITING.max(self.time_left(name, *not_after) + AFTER_ANSWER),
+            wait: wait_from(request.wait, bid.inner_joined_at),
             polls: false,
-            floor: ask.floor,
-            not_after: ask.not_after,
+            floor: *floor,
+            not_after: *not_after,
         };
         let reply = self.inside(name, op).await?;
         if let Reply::Waiting { joined_at, .. } = reply {
-            self.bids.change(&ask.token, self.clock.now(), |standing| standing.inner = Some(joined_at));
+            self.bids.change(token, self.clock.now(), |bid| bid.inner_joined_at = Some(joined_at));
         }
-        // Its inner lease ended while it waited outside: whoever has it now must not find this one ahead there.
-        if !matches!(reply, Reply::Granted { .. }) && standing.outer.is_some() {
-            self.withdraw(name, &ask.token).await?;
+        // Its inner lease ended while it waited outside: the new holder of the inner lease must not find it ahead there.
+        if !matches!(reply, Reply::Granted { .. }) && bid.outer_joined_at.is_some() {
+            self.withdraw(name, token).await?;
         }
         Ok(reply)
     }
 
-    async fn acquire_outside(&self, name: &Name, ask: &Ask, fence: u64) -> Result<Reply, Error> {
-        self.refuse_spent(&ask.token)?;
-        let silence = || self.time_left(name, ask.not_after) / 2;
+    async fn acquire_outside(&self, name: &Name, request: &Acquire, fence: u64) -> Result<Reply, Error> {
+        let Acquire { token, ttl, floor, not_after, .. } = request;
+        self.refuse_unusable(token)?;
+        let silence = || self.time_left(name, *not_after) / 2;
         let op = Op::Acquire {
-            token: ask.token.clone(),
-            ttl: ask.ttl,
-            wait: ask.wait(self.bids.standing(&ask.token).outer),
+            token: token.clone(),
+            ttl: *ttl,
+            wait: wait_from(request.wait, self.bids.get(token).outer_joined_at),
             polls: self.outer.polls(name),
-            floor: ask.floor.max(fence),
-            not_after: self.translated(name, ask.not_after),
+            floor: (*floor).max(fence),
+            not_after: self.translated(name, *not_after),
         };
         let reply = self.outside(name, op.clone(), silence()).await?;
         match &reply {
@@ -137,41 +128,45 @@ impl TimePair {
         }
     }
 
-    /// Ends an outer lease whose holder died on this machine; false when it is not known to be such a one, or could not be ended.
+    /// Ends an outer lease whose holder died on this machine. Returns false if that is not known of the holder, or the request failed.
     pub(super) async fn ends_dead(&self, name: &Name, holding: &Holding) -> bool {
-        // That its session can't be found is no proof: a directory may have been removed under its processes.
+        // A session that can't be found proves nothing: somebody may have removed the directory under its processes.
         if self.inner.reaped(name).as_ref() != Some(&holding.token) {
             return false;
         }
-        // What it used of its range is not known: all of it stays reserved (I3).
+        // Nobody knows what it used of its range: all of it stays reserved (I3).
         let op = Op::Release { token: holding.token.clone(), used: u64::MAX };
         self.outside(name, op, LONGEST_SILENCE).await.is_ok()
     }
 
     /// Both stores have granted it: the outer one in answer to a request that was sent then.
     pub(super) fn holds_both(&self, token: &Token, ttl: Duration, sent: Moment) {
-        if self.degrade == Degrade::Never {
-            // What is not known of is whole.
+        if !self.policy.may_degrade() {
+            // A lease without an entry is not degraded.
             self.bids.end(token);
             return;
         }
-        self.bids.change(token, sent, |standing| {
-            let may_execute_until = standing.may_execute_until;
-            *standing = Standing { proven: Some(sent), ttl, may_execute_until, ..Standing::default() };
+        self.bids.change(token, sent, |bid| {
+            let may_execute_until = bid.may_execute_until;
+            *bid = LayeredBid { proven: Some(sent), ttl, may_execute_until, ..LayeredBid::default() };
         });
     }
 
-    /// Only the inner store has granted it.
-    pub(super) fn holds_alone(&self, token: &Token, ttl: Duration) {
-        self.bids.change(token, self.clock.now(), |standing| {
-            let Standing { may_execute_until, is_unusable, .. } = *standing;
-            *standing =
-                Standing { began_alone: true, ttl, may_execute_until, is_unusable, ..Standing::default() };
+    pub(super) fn holds_inner_only(&self, token: &Token, ttl: Duration) {
+        self.bids.change(token, self.clock.now(), |bid| {
+            let LayeredBid { may_execute_until, is_unusable, .. } = *bid;
+            *bid = LayeredBid {
+                began_alone: true,
+                ttl,
+                may_execute_until,
+                is_unusable,
+                ..LayeredBid::default()
+            };
         });
     }
 
-    /// Makes a lease of what was held while the outer store was asked.
-    async fn lengthen_inside(
+    /// Gives the short inner lease its full ttl.
+    async fn extend_inside(
         &self,
         name: &Name,
         token: Token,
@@ -184,20 +179,19 @@ impl TimePair {
         }
     }
 
-    /// The inner lease ended before all was done: whoever asked took too long.
+    /// The inner lease ended before the last step: undoes both.
     async fn too_late(&self, name: &Name, token: Token) -> Result<Reply, Error> {
         let withdrawn = self.withdraw(name, &token).await;
-        self.inside(name, Op::Leave { token }).await?;
+        self.leave_inside(name, token).await?;
         withdrawn.map(|()| Reply::TooLate)
     }
 
-    /// Gives the inner lease back: the other one was not to be had.
-    pub(super) async fn undo(&self, name: &Name, token: Token) -> Result<(), Error> {
+    pub(super) async fn leave_inside(&self, name: &Name, token: Token) -> Result<(), Error> {
         self.inside(name, Op::Leave { token }).await?;
         Ok(())
     }
 
-    /// The inner record learns which fences the outer one gave (I3).
+    /// Enters the fences of the outer grant into the inner record (I3).
     pub(super) async fn write_back(&self, name: &Name, token: &Token, fence: u64) -> Result<Reply, Error> {
         let op = Op::Raise { token: token.clone(), fence };
         let reply = self.inside(name, op).await?;

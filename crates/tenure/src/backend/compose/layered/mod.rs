@@ -1,20 +1,20 @@
-//! Two stores as one: every holder on a machine holds the *inner* one, its directory, and the *outer* one, Redis, as well.
+//! Two stores as one: every holder on a machine holds a lease in the *inner* store, a directory, and one in the *outer* store, Redis.
 //!
-//! So a machine never has two holders, whatever happens to Redis and whoever can reach it. Inner first, then outer: waiting for the outer one while
-//! holding the inner one keeps only this machine, and the outer one is asked with the fence of the inner one as its floor. What comes of it is
-//! written back into the inner record, so that fences grow on a machine through every switch (I3). Giving back goes the other way round.
+//! So a machine never has two holders, whatever happens to Redis and whichever process reaches it. A client acquires the inner lease first:
+//! while it waits for the outer one, it delays its own machine only. It asks the outer store with the inner fence as the floor, and writes the
+//! fence of the grant back into the inner record, so that fences grow on a machine through every switch (I3). Renewals and releases go
+//! to the outer store first.
 //!
-//! When the outer store is out of reach, nobody enters ([`Degrade::Never`]), or whoever holds the inner one does, and knows that it is *degraded*
-//! ([`Degrade::Allow`]).
+//! If the outer store is out of reach, the [policy](policy) decides: nobody enters, or the holder of the inner lease enters *degraded*.
 //!
-//! A grant of either store is heard as a doubt: the waiter asks again, and that request takes the next step. It costs a round trip, and
-//! no rule about pushes is needed for the pair. The client's clock for requests is that of the inner store; what goes out to the other one is
-//! translated.
+//! A grant that either store pushes is passed on as "verify": the waiter asks again, and that request takes the next step. This costs a round
+//! trip, and needs no rule about pushed grants. Requests carry moments of the inner store's clock, which are translated for the outer one.
 
 mod acquire;
 mod bids;
 mod force;
 mod outside;
+mod policy;
 mod steps;
 
 use std::os::fd::OwnedFd;
@@ -22,9 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use self::bids::Bids;
-use crate::backend::GroupOf;
-use crate::backend::{Answer, Backend, Capability, Grant, Pending, Sink};
+use self::bids::LayeredBids;
+use self::policy::Policy;
+use crate::backend::compensation::{Compensations, Target};
+use crate::backend::{Answer, Backend, Capability, Grant, GroupOf, Pending, Sink};
 use crate::core::record::{HEARTBEAT, Op, Reply};
 use crate::time::clock::Clock;
 use crate::types::error::{Error, ErrorKind};
@@ -34,45 +35,50 @@ use crate::types::owner::{Session, Token};
 use crate::url::Degrade;
 
 /// One client of both stores.
-pub(crate) struct Layered(Arc<TimePair>);
+pub(crate) struct Layered(Arc<Stores>);
 
-struct TimePair {
+struct Stores {
     inner: Arc<dyn Backend>,
     outer: Arc<dyn Backend>,
     /// The stores know it by a weak reference.
-    _ear: Arc<dyn Sink>,
-    degrade: Degrade,
-    /// How long a command may take, where that is set.
+    _listener: Arc<dyn Sink>,
+    policy: Policy,
+    /// How long a command may take, if the URL says so.
     timeout: Option<Duration>,
     clock: Clock,
-    bids: Bids,
-    /// For what goes on in the background, and keeps nothing open.
-    this: Weak<TimePair>,
+    bids: LayeredBids,
+    /// What is to be undone in the outer store.
+    compensations: Compensations,
+    /// For futures that outlive the call which made them, and keep nothing open.
+    this: Weak<Stores>,
     /// The outer store was out of reach when it was last asked.
-    is_away: AtomicBool,
+    is_outer_away: AtomicBool,
 }
 
 impl Layered {
-    /// Both stores have the session of the inner one, and tell `ear`.
+    /// Both stores have the session of the inner one, and push to `listener`.
     pub(crate) fn new(
         inner: Arc<dyn Backend>,
         outer: Arc<dyn Backend>,
-        ear: Arc<dyn Sink>,
+        listener: Arc<dyn Sink>,
         degrade: Degrade,
         timeout: Option<Duration>,
         clock: Clock,
     ) -> Self {
-        let (bids, is_away) = (Bids::default(), AtomicBool::new(false));
-        Layered(Arc::new_cyclic(|this| TimePair {
-            inner,
-            outer,
-            _ear: ear,
-            degrade,
-            timeout,
-            clock,
-            bids,
-            this: this.clone(),
-            is_away,
+        Layered(Arc::new_cyclic(|this: &Weak<Stores>| {
+            let target: Weak<dyn Target> = this.clone();
+            Stores {
+                inner,
+                outer,
+                _listener: listener,
+                policy: Policy(degrade),
+                timeout,
+                compensations: Compensations::new(target, clock.clone()),
+                clock,
+                bids: LayeredBids::default(),
+                this: this.clone(),
+                is_outer_away: AtomicBool::new(false),
+            }
         }))
     }
 }
@@ -87,23 +93,20 @@ impl Backend for Layered {
     }
 
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {
-        let (pair, name) = (Arc::clone(&self.0), name.clone());
+        let (stores, name) = (Arc::clone(&self.0), name.clone());
         Pending::Later(Box::pin(async move {
-            let reply = pair.execute(&name, op).await?;
-            // Only where it is compared with nothing that a store pushes.
-            let server = if let Reply::Seen { .. } = reply { pair.inner.server_now(&name) } else { None };
+            let reply = stores.execute(&name, op).await?;
+            // The time of another reply would be compared with that of a grant which one of the two stores pushes.
+            let server = if let Reply::Seen { .. } = reply { stores.inner.server_now(&name) } else { None };
             Ok(Answer { reply, server })
         }))
     }
 
     fn list(&self, prefix: &str) -> Pending<Vec<Name>> {
-        let (pair, prefix) = (Arc::clone(&self.0), prefix.to_owned());
+        let (stores, prefix) = (Arc::clone(&self.0), prefix.to_owned());
         Pending::Later(Box::pin(async move {
-            let inside = pair.inner.list(&prefix).await?;
-            let outside = match pair.outer.list(&prefix).await {
-                Err(error) if pair.may_go_on_without(&error) => Vec::new(),
-                outside => outside?,
-            };
+            let inside = stores.inner.list(&prefix).await?;
+            let outside = stores.policy.tolerate(stores.outer.list(&prefix).await)?.unwrap_or_default();
             let mut names = NameMap::default();
             names.extend(inside.into_iter().chain(outside).map(|name| (name, ())));
             Ok(names.into_keys().collect())
@@ -132,13 +135,13 @@ impl Backend for Layered {
     }
 
     fn is_degraded(&self, token: &Token) -> bool {
-        self.0.bids.standing(token).is_degraded()
+        self.0.bids.get(token).is_degraded()
     }
 
     /// While the outer store is out of reach, another token would be of no more use.
     fn is_unusable(&self, token: &Token) -> bool {
-        let TimePair { bids, outer, .. } = &*self.0;
-        outer.outage().is_none() && bids.standing(token).is_unusable || outer.is_unusable(token)
+        let Stores { bids, outer, .. } = &*self.0;
+        outer.outage().is_none() && bids.get(token).is_unusable || outer.is_unusable(token)
     }
 
     fn capabilities(&self) -> &'static [Capability] {
@@ -150,35 +153,28 @@ impl Backend for Layered {
     }
 
     fn examine(&self) -> Pending<Vec<Finding>> {
-        let pair = Arc::clone(&self.0);
+        let stores = Arc::clone(&self.0);
         Pending::Later(Box::pin(async move {
-            let inside = pair.inner.examine().await.unwrap_or_else(|error| vec![unfit(&error)]);
-            let outside = pair.outer.examine().await.unwrap_or_else(|error| vec![pair.missing(&error)]);
+            let inside = stores.inner.examine().await.unwrap_or_else(|error| vec![unfit(&error)]);
+            let outside = stores.outer.examine().await.unwrap_or_else(|error| vec![stores.missing(&error)]);
             let inside = inside.into_iter().map(|finding| finding.of("inner"));
             Ok(inside.chain(outside.into_iter().map(|finding| finding.of("outer"))).collect())
         }))
     }
 
     fn forget(&self, name: &Name) -> Pending<()> {
-        let (pair, name) = (Arc::clone(&self.0), name.clone());
+        let (stores, name) = (Arc::clone(&self.0), name.clone());
         Pending::Later(Box::pin(async move {
-            pair.inner.forget(&name).await?;
-            pair.outer.forget(&name).await
+            stores.inner.forget(&name).await?;
+            stores.outer.forget(&name).await
         }))
     }
 
     fn warnings(&self) -> Vec<String> {
         let mut warnings = self.0.inner.warnings();
         warnings.extend(self.0.outer.warnings());
-        if self.0.is_away.load(Ordering::Relaxed) {
-            warnings.push(match self.0.degrade {
-                Degrade::Never => {
-                    "outer store is out of reach; nobody acquires anything until it is back".to_owned()
-                }
-                Degrade::Allow => {
-                    "outer store is out of reach; locks exclude the processes of this machine only".to_owned()
-                }
-            });
+        if self.0.is_outer_away.load(Ordering::Relaxed) {
+            warnings.push(format!("outer store is out of reach; {}", self.0.policy.consequence()));
         }
         warnings
     }
@@ -188,77 +184,69 @@ fn unfit(error: &Error) -> Finding {
     Finding::of_error(Verdict::Unfit, error)
 }
 
-impl TimePair {
+impl Stores {
     /// What it means that the outer store can't be examined.
     fn missing(&self, error: &Error) -> Finding {
         let mut finding = unfit(error);
-        if self.may_go_on_without(error) {
+        if self.policy.tolerates(error) {
             finding.verdict = Verdict::Doubtful;
-            finding.reason += ": locks exclude the processes of this machine only";
+            finding.reason = format!("{}: {}", finding.reason, self.policy.consequence());
         }
         finding
     }
 
-    /// Whether what was asked of the outer store is done without it.
-    fn may_go_on_without(&self, error: &Error) -> bool {
-        self.degrade == Degrade::Allow && error.kind() == ErrorKind::Unavailable
-    }
-
-    fn seen(&self, answer: Result<Reply, Error>) -> Result<Reply, Error> {
-        // Where it is asked again at once, it will be heard of.
-        let is_news = |error: &Error| self.degrade == Degrade::Allow || !error.is_worth_asking_again();
-        if answer.as_ref().err().is_none_or(is_news) {
-            self.saw_outer(answer.as_ref().err());
+    /// Notes whether the outer store answered.
+    fn noted(&self, answer: Result<Reply, Error>) -> Result<Reply, Error> {
+        match &answer {
+            Ok(_) => self.note_outer(None),
+            Err(error) if self.policy.is_outage(error) => self.note_outer(Some(error)),
+            Err(_) => {}
         }
         answer
     }
 
-    /// The outer store answered, or did not: told once for every change.
-    fn saw_outer(&self, error: Option<&Error>) {
+    /// Logs every change once.
+    fn note_outer(&self, error: Option<&Error>) {
         let is_away = error.is_some_and(|error| error.kind() == ErrorKind::Unavailable);
-        if self.is_away.swap(is_away, Ordering::Relaxed) == is_away {
+        if self.is_outer_away.swap(is_away, Ordering::Relaxed) == is_away {
             return;
         }
-        match (error, self.degrade) {
-            (Some(error), Degrade::Allow) => {
-                tracing::warn!(target: "tenure", %error, "outer store is out of reach: locks exclude the processes of this machine only");
+        match error {
+            Some(error) => {
+                let consequence = self.policy.consequence();
+                tracing::warn!(target: "tenure", %error, "outer store is out of reach: {consequence}");
             }
-            (Some(error), Degrade::Never) => {
-                tracing::warn!(target: "tenure", %error, "outer store is out of reach: nothing is acquired until it is back");
-            }
-            (None, _) => {
-                tracing::warn!(target: "tenure", "outer store is back: new locks exclude everyone again")
-            }
+            None => tracing::warn!(target: "tenure", "outer store is back: new locks exclude everyone again"),
         }
     }
 }
 
-/// What a store of the pair tells unasked.
-pub(crate) struct Ear(pub(crate) Weak<dyn Sink>);
+/// Hears what either store pushes.
+pub(crate) struct LayeredListener(pub(crate) Weak<dyn Sink>);
 
-impl Ear {
-    fn tell(&self, tell: impl FnOnce(&dyn Sink)) {
+impl LayeredListener {
+    fn pass_on(&self, pass_on: impl FnOnce(&dyn Sink)) {
         if let Some(sink) = self.0.upgrade() {
-            tell(&*sink);
+            pass_on(&*sink);
         }
     }
 }
 
-impl Sink for Ear {
-    /// A grant of one store is not yet the name: the waiter asks again, for the other one, or to confirm.
+impl Sink for LayeredListener {
+    /// One lease of two: the waiter asks again, for the other one or to confirm.
     fn granted(&self, name: &Name, _: Grant) {
         self.verify(name);
     }
 
     fn verify(&self, name: &Name) {
-        self.tell(|sink| sink.verify(name));
+        self.pass_on(|sink| sink.verify(name));
     }
 
     fn verify_all(&self) {
-        self.tell(|sink| sink.verify_all());
+        self.pass_on(|sink| sink.verify_all());
     }
 
     fn missed_grants(&self) {
-        self.tell(|sink| sink.missed_grants());
+        self.pass_on(|sink| sink.missed_grants());
     }
 }

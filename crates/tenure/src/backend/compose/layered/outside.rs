@@ -1,59 +1,54 @@
-//! Asking the outer store, and taking back what was asked for there.
+//! Asking the outer store, and undoing what is left there.
 //!
-//! Three things may be left outside when the inner store goes on without it: a lease that could not be given back, a place in the queue, and a
-//! *ghost*, a request that was not answered and is executed later. The layer above knows nothing of them, because it got an answer. So
-//! they are left in the background, until the outer store answers or all of it has ended by itself; and once more when a ghost
-//! can't come any longer.
+//! If the inner store continues alone, three things may be left in the outer one: a lease, a position in the queue, and an unacknowledged
+//! request that is executed later. The layer above got an answer and knows nothing of them. So the pair undoes them through its
+//! [compensation queue](crate::backend::compensation).
 
-use std::sync::Weak;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-
-use super::TimePair;
+use super::Stores;
+use crate::backend::Pending;
+use crate::backend::compensation::Target;
 use crate::core::record::{Op, Reply};
 use crate::time::backoff::Backoff;
 use crate::time::clock::Moment;
 use crate::types::error::Error;
 use crate::types::name::Name;
 use crate::types::owner::Token;
-use crate::url::Degrade;
 
-/// How long the outer store may be silent, at the most, before it is gone on without.
+/// How long the outer store may be silent, at most, before the inner one continues alone.
 pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(1);
-/// The longest that an answer is waited for, where whoever asked did not say.
+/// How long the caller waits for an answer, at most, if it does not say so.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// How long a request is minded that was sent before the outer store's clock was known, and does not say when it is too late.
-const LONGEST_GHOST: Duration = Duration::from_secs(10);
-/// How long a lease of another client may last outside, where that is not known.
+/// How long the outer store may execute a request that was sent before its clock was known, and so carries no last moment.
+const LONGEST_UNACKNOWLEDGED: Duration = Duration::from_secs(10);
+/// How long another client's lease may last in the outer store, if that is not known.
 const FOREIGN_TTL: Duration = Duration::from_secs(60);
+/// How long a lease of this client lasts, if that is not known: a short time.
 const UNKNOWN_TTL: Duration = Duration::from_secs(2);
-/// What clocks may be off where the end of a ghost is waited for.
-const SLACK: Duration = Duration::from_millis(10);
 
-impl TimePair {
-    /// Asks the outer store. Where it can be gone on without, it is asked again while that breaks off, and its silence must end before whoever
-    /// asked gives up: one reply that is lost is no outage.
+impl Stores {
+    /// Asks the outer store. If the inner store may continue alone, the client repeats a broken request before the caller gives up: one
+    /// lost reply is not an outage.
     pub(super) async fn outside(&self, name: &Name, op: Op, silence: Duration) -> Result<Reply, Error> {
-        if self.degrade == Degrade::Never {
-            return self.seen(self.ask_outside(name, op, None).await);
-        }
-        let limit = self.clock.now() + silence.min(LONGEST_SILENCE);
+        let Some(limit) = self.policy.limit(self.clock.now() + silence.min(LONGEST_SILENCE)) else {
+            return self.noted(self.ask_outside(name, op, None).await);
+        };
         let mut backoff = Backoff::new();
         loop {
-            let mut under_way = UnderWay { pair: self, name, op: &op, may_come: true };
+            let mut request = Unacknowledged { stores: self, name, op: &op, is_answered: false };
             let answer = self.ask_outside(name, op.clone(), Some(limit)).await;
-            under_way.may_come = answer.as_ref().is_err_and(Error::may_have_run);
-            drop(under_way);
+            request.is_answered = !answer.as_ref().is_err_and(Error::may_have_run);
+            drop(request);
             let again = self.clock.now() + backoff.pause();
             match &answer {
-                // An outage that is known is not waited out.
+                // A known outage is not waited out.
                 Err(error)
                     if error.is_worth_asking_again() && again < limit && self.outer.outage().is_none() =>
                 {
                     self.clock.sleep_until(again).await;
                 }
-                _ => return self.seen(answer),
+                _ => return self.noted(answer),
             }
         }
     }
@@ -71,18 +66,17 @@ impl TimePair {
         Ok(answer?.reply)
     }
 
-    /// As [`outside`](Self::outside), but that what is gone after an answer that did not come was given back by that request.
+    /// As [`outside`](Self::outside). If the first attempt was not answered and the second finds nothing, the first one released it.
     pub(super) async fn release_outside(
         &self,
         name: &Name,
         op: Op,
         silence: Duration,
     ) -> Result<Reply, Error> {
-        if self.degrade == Degrade::Never {
-            return self.seen(self.ask_outside(name, op, None).await);
-        }
-        let limit = self.clock.now() + silence;
-        self.seen(match self.ask_outside(name, op.clone(), Some(limit)).await {
+        let Some(limit) = self.policy.limit(self.clock.now() + silence) else {
+            return self.noted(self.ask_outside(name, op, None).await);
+        };
+        self.noted(match self.ask_outside(name, op.clone(), Some(limit)).await {
             Err(error) if error.may_have_run() && self.clock.now() < limit => {
                 let again = self.ask_outside(name, op, Some(limit)).await;
                 again.map(|_| Reply::Done)
@@ -91,57 +85,60 @@ impl TimePair {
         })
     }
 
-    /// Asks once, also where nobody may go on without an answer: a silent outer store must not keep the inner lease from those of this machine.
+    /// Asks once, with a limit under either policy: a silent outer store must not keep the inner lease from the processes of this machine.
     pub(super) async fn undo_outside(&self, name: &Name, undo: Op) -> Result<Reply, Error> {
         let limit = self.clock.now() + LONGEST_SILENCE;
-        self.seen(self.ask_outside(name, undo, Some(limit)).await)
+        self.noted(self.ask_outside(name, undo, Some(limit)).await)
     }
 
-    /// Leaves outside with the token of a bid that goes on. Without an answer that token is of no use there any more.
+    /// Leaves the outer store with the token of a bid that continues. Without an answer, that token is unusable there.
     pub(super) async fn withdraw(&self, name: &Name, token: &Token) -> Result<(), Error> {
         let mark = |is_unusable| {
-            self.bids.change(token, self.clock.now(), |standing| {
-                (standing.outer, standing.is_unusable) = (None, is_unusable);
+            self.bids.change(token, self.clock.now(), |bid| {
+                (bid.outer_joined_at, bid.is_unusable) = (None, is_unusable);
             });
         };
         mark(true);
-        match self.undo_outside(name, Op::Leave { token: token.clone() }).await {
-            Ok(_) => mark(false),
-            Err(error) if self.may_go_on_without(&error) => {}
-            Err(error) => return Err(error),
+        let left = self.undo_outside(name, Op::Leave { token: token.clone() }).await;
+        if self.policy.tolerate(left)?.is_some() {
+            mark(false);
         }
         Ok(())
     }
 
-    /// An error where the outer store is not to be asked with this token.
-    pub(super) fn refuse_spent(&self, token: &Token) -> Result<(), Error> {
-        match self.bids.standing(token).is_unusable {
+    /// # Errors
+    /// If the token is unusable in the outer store.
+    pub(super) fn refuse_unusable(&self, token: &Token) -> Result<(), Error> {
+        match self.bids.get(token).is_unusable {
             false => Ok(()),
-            true => Err(Error::unavailable("outer store did not answer when a request was taken back")
-                .fix("try again")),
+            true => {
+                Err(Error::unavailable("outer store did not answer when a request was undone")
+                    .fix("try again"))
+            }
         }
     }
 
-    /// An error where the outer store may not be missed and is known to be out of reach.
+    /// # Errors
+    /// If the outer store is known to be out of reach, and nobody may continue without it.
     pub(super) fn refuse_in_outage(&self) -> Result<(), Error> {
-        match self.outer.outage().filter(|_| self.degrade == Degrade::Never) {
+        match self.outer.outage().filter(|error| !self.policy.tolerates(error)) {
             None => Ok(()),
             Some(error) => {
-                self.saw_outer(Some(&error));
+                self.note_outer(Some(&error));
                 Err(error)
             }
         }
     }
 
-    /// Whatever becomes of the request, this is how long what it takes outside would stay there.
+    /// Whatever becomes of the request, this is how long a lease that it takes in the outer store stays there.
     pub(super) fn note_ttl(&self, token: &Token, ttl: Duration) {
-        if self.degrade == Degrade::Allow {
-            self.bids.change(token, self.clock.now(), |standing| standing.ttl = standing.ttl.max(ttl));
+        if self.policy.may_degrade() {
+            self.bids.change(token, self.clock.now(), |bid| bid.ttl = bid.ttl.max(ttl));
         }
     }
 
-    /// A request that takes something was not answered: until when it may still be executed.
-    fn mind_ghost(&self, name: &Name, op: &Op) {
+    /// The outer store did not answer a request that takes something: notes until when it may execute it.
+    fn note_unacknowledged(&self, name: &Name, op: &Op) {
         let (Op::Acquire { token, not_after, .. }
         | Op::Adopt { token, not_after, .. }
         | Op::TakeOver { token, not_after, .. }) = op
@@ -150,59 +147,46 @@ impl TimePair {
         };
         let left = match self.outer.server_now(name) {
             Some(now) if *not_after < u64::MAX => Duration::from_micros(not_after.saturating_sub(now)),
-            _ => LONGEST_GHOST,
+            _ => LONGEST_UNACKNOWLEDGED,
         };
         let now = self.clock.now();
         let until = now + left;
-        self.bids.change(token, now, |standing| {
-            standing.may_execute_until = standing.may_execute_until.max(Some(until))
-        });
+        self.bids.change(token, now, |bid| bid.may_execute_until = bid.may_execute_until.max(Some(until)));
     }
 
-    /// The bid is over: takes back, in the background, what may be there of it outside. By `undo`, which is the release where there was one:
-    /// only a release gives unused fences back, and a leave keeps all of them reserved.
+    /// The bid is over: undoes in the background what may be left of it in the outer store. After a release, `undo` is that release: only
+    /// a release gives unused fences back, and a leave keeps all of them reserved.
     pub(super) fn clear_outside(&self, name: &Name, token: &Token, undo: Op, was_answered: bool) {
-        let standing = self.bids.end(token);
-        if self.degrade == Degrade::Never {
-            // Whoever asked got an error, and asks again.
+        let bid = self.bids.end(token);
+        if !self.policy.may_degrade() {
+            // The caller got an error, and asks again.
             return;
         }
-        let now = self.clock.now();
-        let ghost = standing.may_execute_until.map(|until| until + SLACK).filter(|until| now < *until);
-        let is_clear = was_answered || (standing.began_alone && standing.may_execute_until.is_none());
-        let Ok(runtime) = Handle::try_current() else { return };
-        if is_clear && ghost.is_none() && standing.replaced.is_none() {
-            return;
+        let ttl = bid.ttl.max(if self.is_foreign(token) { FOREIGN_TTL } else { UNKNOWN_TTL });
+        if let Some(token) = bid.replaced {
+            self.compensations.undo_now(name, Op::Leave { token }, ttl);
         }
-        let ttl = if self.is_foreign(token) { standing.ttl.max(FOREIGN_TTL) } else { standing.ttl };
-        let (pair, name) = (self.this.clone(), name.clone());
-        runtime.spawn(async move {
-            if let Some(replaced) = standing.replaced {
-                undo_from(&pair, &name, &Op::Leave { token: replaced }, now, ttl).await;
-            }
-            if !is_clear {
-                undo_from(&pair, &name, &undo, now, ttl).await;
-            }
-            if let Some(ghost) = ghost {
-                undo_from(&pair, &name, &undo, ghost, ttl).await;
-            }
-        });
+        if !was_answered && !(bid.began_alone && bid.may_execute_until.is_none()) {
+            self.compensations.undo_now(name, undo.clone(), ttl);
+        }
+        if let Some(moment) = bid.may_execute_until {
+            self.compensations.undo_after(moment, name, undo, ttl);
+        }
     }
 
-    /// How long the outer store may be silent where a lease lasts for `ttl`: for half of the time that whoever asked waits. Where the ttl is not
-    /// known, as that of a ticket, a short one is assumed.
+    /// How long the outer store may be silent if a lease lasts for `ttl`: half of the time that the caller waits.
     pub(super) fn silence(&self, ttl: Duration) -> Duration {
         let ttl = if ttl.is_zero() { UNKNOWN_TTL } else { ttl };
         (self.timeout.unwrap_or(ttl / 4) / 2).min(LONGEST_SILENCE)
     }
 
-    /// How long whoever asked waits for an answer.
+    /// How long the caller waits for an answer.
     pub(super) fn time_left(&self, name: &Name, not_after: u64) -> Duration {
         let now = self.inner.server_now(name).unwrap_or(not_after);
         Duration::from_micros(not_after.saturating_sub(now)).min(LONGEST_WAIT)
     }
 
-    /// A moment of the inner store's clock, on the outer one's.
+    /// A moment of the inner store's clock, on the outer store's.
     pub(super) fn translated(&self, name: &Name, not_after: u64) -> u64 {
         match (self.inner.server_now(name), self.outer.server_now(name)) {
             (Some(inner), Some(outer)) => outer.saturating_add(not_after.saturating_sub(inner)),
@@ -211,33 +195,26 @@ impl TimePair {
     }
 }
 
-/// A request to the outer store. Whoever asked may go away before the answer: then it may come as a ghost, too.
-struct UnderWay<'a> {
-    pair: &'a TimePair,
-    name: &'a Name,
-    op: &'a Op,
-    may_come: bool,
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        if self.may_come {
-            self.pair.mind_ghost(self.name, self.op);
-        }
+impl Target for Stores {
+    fn undo(&self, name: &Name, undo: Op) -> Pending<()> {
+        let Some(stores) = self.this.upgrade() else { return Pending::now(Ok(())) };
+        let name = name.clone();
+        Pending::Later(Box::pin(async move { stores.undo_outside(&name, undo).await.map(drop) }))
     }
 }
 
-/// Undoes it outside from that moment on, until that is answered, or what is there has ended by itself. Keeps nothing open.
-async fn undo_from(pair: &Weak<TimePair>, name: &Name, undo: &Op, from: Moment, ttl: Duration) {
-    let Some(clock) = pair.upgrade().map(|pair| pair.clock.clone()) else { return };
-    clock.sleep_until(from).await;
-    let mut backoff = Backoff::new();
-    loop {
-        let Some(pair) = pair.upgrade() else { return };
-        if pair.undo_outside(name, undo.clone()).await.is_ok() || clock.now() >= from + ttl {
-            return;
+/// A request to the outer store. The caller may drop it before the answer comes.
+struct Unacknowledged<'a> {
+    stores: &'a Stores,
+    name: &'a Name,
+    op: &'a Op,
+    is_answered: bool,
+}
+
+impl Drop for Unacknowledged<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.stores.note_unacknowledged(self.name, self.op);
         }
-        drop(pair);
-        clock.sleep_until(clock.now() + backoff.pause()).await;
     }
 }

@@ -1,12 +1,11 @@
-//! Where every bid of this client stands: what it asked which server, what it heard from it, and what may still haunt it there.
+//! How far every bid of this client got: what it asked which server, what that server pushed, and what that server may still execute.
 //!
-//! A leave that was not answered may be executed at any time. If the same token were asked with again on that server, it could take away what
-//! was granted since, and a majority that is believed would be none. So such a server is *lost to the token*: it is neither asked nor counted
-//! with it while a leave is under way there, of which there may be several, and never again when one was not answered in time or is still to
-//! be sent.
+//! A server may execute an unacknowledged leave at any time. If the client asked that server with the same token again, the leave could
+//! end the new grant, and a majority that the client believes in would be none. So a token is *unusable* on such a server: the client neither
+//! asks nor counts it while a leave is under way there, and never again if the leave was not answered in time or is still to be sent.
 //!
-//! A bid ends when it leaves, is refused, or is given back; its token may be asked with again all the same. So what is lost to the token
-//! outlives the bid: an entry goes when its bid is over and nothing is lost to it, or else when nobody has touched it for long.
+//! A bid ends when it leaves, is refused, or is released, but the client may ask with its token again. So where a token is unusable outlives the
+//! bid: an entry goes when its bid is over and the token is usable everywhere, or when nobody has touched it for long.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::sync::Mutex;
 use crate::time::clock::{Clock, Moment};
 use crate::types::owner::Token;
 
-/// How many bids are remembered before it is looked which of them nobody touched for long.
+/// How many bids are remembered before the table looks for those that nobody touched for long.
 const MANY: usize = 1_024;
 /// How long that is, beside twice the longest ttl.
 const LONG: Duration = Duration::from_secs(60);
@@ -47,203 +46,201 @@ impl Set {
 
 /// One bid.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
-    /// The server whose queue it waits in.
-    pub(super) desk: Option<usize>,
-    /// Its place in the queue of each server.
-    pub(super) places: Vec<Option<u64>>,
+pub(super) struct QuorumBid {
+    /// The server in whose queue it waits.
+    pub(super) queue_server: Option<usize>,
+    /// When it joined the queue of each server.
+    pub(super) joined_at: Vec<Option<u64>>,
     /// The servers that may know of it.
     pub(super) asked: Set,
-    /// The servers that said, unasked, that it was granted.
+    /// The servers that pushed a grant of it.
     pub(super) pushed: Set,
     /// How many leaves are under way, by server.
     leaves: Vec<usize>,
-    /// The servers that did not answer a leave in time, or that will be sent one.
-    lost: Set,
-    /// Only what is lost to the token is still of use.
+    /// The servers that did not answer a leave in time, or will be sent one.
+    unusable: Set,
+    /// The bid is over; only where its token is unusable still matters.
     is_over: bool,
     /// The fence that it is held with.
     pub(super) fence: Option<u64>,
-    /// Until when a request that was not answered may be executed, by server.
-    ghosts: Vec<(usize, Moment)>,
-    /// Rung by what a server says of it unasked.
+    /// The unacknowledged requests: until when each server may execute one.
+    unacknowledged: Vec<(usize, Moment)>,
+    /// Notified when a server pushes a grant of it.
     news: Arc<Notify>,
     touched: Moment,
 }
 
-impl Standing {
-    fn lost(&self) -> Set {
-        let mut lost = self.lost;
+impl QuorumBid {
+    fn unusable(&self) -> Set {
+        let mut unusable = self.unusable;
         let leaving = self.leaves.iter().enumerate().filter(|(_, leaves)| **leaves > 0);
-        leaving.for_each(|(server, _)| lost.add(server));
-        lost
+        leaving.for_each(|(server, _)| unusable.add(server));
+        unusable
     }
 }
 
-/// What a grant that was pushed is to this client.
+/// What a pushed grant means to this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
-    /// It is waited for.
+pub(super) enum PushedGrant {
+    /// The client waits for it.
     Wanted,
-    /// The name is held with that token.
+    /// The client holds the name with that token.
     Held,
     /// The bid is over.
     Unwanted,
 }
 
-pub(super) struct Bids {
+pub(super) struct QuorumBids {
     clock: Clock,
     servers: usize,
-    known: Mutex<Known>,
+    table: Mutex<Table>,
 }
 
 #[derive(Default)]
-struct Known {
-    standings: HashMap<Token, Standing>,
-    /// How many there were after it was last looked which of them nobody touches.
-    living: usize,
+struct Table {
+    bids: HashMap<Token, QuorumBid>,
+    /// How many were left when the table last dropped those that nobody touched.
+    kept: usize,
 }
 
-impl Bids {
+impl QuorumBids {
     pub(super) fn new(clock: Clock, servers: usize) -> Self {
-        Bids { clock, servers, known: Mutex::default() }
+        QuorumBids { clock, servers, table: Mutex::default() }
     }
 
-    /// The bid begins, or goes on; returns where it stands, and what rings when there is news. What was pushed is asked about now.
-    pub(super) fn begin(&self, token: &Token, longest_ttl: Duration) -> (Standing, Arc<Notify>) {
-        let mut known = self.known.lock();
-        if known.standings.len() >= MANY.max(2 * known.living) {
+    /// Begins or continues a bid; returns it, and what is notified of news. The caller asks about the grants that were pushed so far.
+    pub(super) fn begin(&self, token: &Token, longest_ttl: Duration) -> (QuorumBid, Arc<Notify>) {
+        let mut table = self.table.lock();
+        if table.bids.len() >= MANY.max(2 * table.kept) {
             let (now, keep) = (self.clock.now(), LONG.max(2 * longest_ttl));
-            known.standings.retain(|_, standing| now.since(standing.touched) < keep);
-            known.living = known.standings.len();
+            table.bids.retain(|_, bid| now.since(bid.touched) < keep);
+            table.kept = table.bids.len();
         }
-        let standing = self.entry(&mut known, token);
-        standing.is_over = false;
-        let seen = standing.clone();
-        standing.pushed = Set::default();
-        let news = Arc::clone(&standing.news);
+        let bid = self.entry(&mut table, token);
+        bid.is_over = false;
+        let seen = bid.clone();
+        bid.pushed = Set::default();
+        let news = Arc::clone(&bid.news);
         (seen, news)
     }
 
-    /// What is known of a token, whether its bid is over or not.
-    fn entry<'a>(&self, known: &'a mut Known, token: &Token) -> &'a mut Standing {
-        let standing = known.standings.entry(token.clone()).or_insert_with(|| self.fresh());
-        standing.touched = self.clock.now();
-        standing
+    /// The entry of a token, whether its bid is over or not.
+    fn entry<'a>(&self, table: &'a mut Table, token: &Token) -> &'a mut QuorumBid {
+        let bid = table.bids.entry(token.clone()).or_insert_with(|| self.fresh());
+        bid.touched = self.clock.now();
+        bid
     }
 
-    fn fresh(&self) -> Standing {
-        Standing {
-            desk: None,
-            places: vec![None; self.servers],
+    fn fresh(&self) -> QuorumBid {
+        QuorumBid {
+            queue_server: None,
+            joined_at: vec![None; self.servers],
             asked: Set::default(),
             pushed: Set::default(),
             leaves: vec![0; self.servers],
-            lost: Set::default(),
+            unusable: Set::default(),
             is_over: true,
             fence: None,
-            ghosts: Vec::new(),
+            unacknowledged: Vec::new(),
             news: Arc::default(),
             touched: self.clock.now(),
         }
     }
 
-    /// Changes where a bid stands, if it is not over; returns what `change` does.
-    pub(super) fn change<T>(&self, token: &Token, change: impl FnOnce(&mut Standing) -> T) -> Option<T> {
-        let mut known = self.known.lock();
-        known.standings.get_mut(token).filter(|standing| !standing.is_over).map(|standing| {
-            standing.touched = self.clock.now();
-            change(standing)
+    /// Changes a bid that is not over; returns what `change` returns.
+    pub(super) fn change<T>(&self, token: &Token, change: impl FnOnce(&mut QuorumBid) -> T) -> Option<T> {
+        let mut table = self.table.lock();
+        table.bids.get_mut(token).filter(|bid| !bid.is_over).map(|bid| {
+            bid.touched = self.clock.now();
+            change(bid)
         })
     }
 
-    /// Whether the bid is not over. Whatever was left while it goes on was left behind what was asked before, on the same line.
+    /// Whether the bid is not over. A leave of a bid that continues is sent behind its requests, on the same connection.
     pub(super) fn is_live(&self, token: &Token) -> bool {
-        self.known.lock().standings.get(token).is_some_and(|standing| !standing.is_over)
+        self.table.lock().bids.get(token).is_some_and(|bid| !bid.is_over)
     }
 
     /// The fence that the token holds its name with, as far as this client knows.
     pub(super) fn fence(&self, token: &Token) -> Option<u64> {
-        self.known.lock().standings.get(token).and_then(|standing| standing.fence)
+        self.table.lock().bids.get(token).and_then(|bid| bid.fence)
     }
 
-    /// It is held, and must not be forgotten: what is lost to it, and the fence to heal servers with.
+    /// Keeps the entry of a held lease: where its token is unusable, and the fence to heal servers with.
     pub(super) fn touch(&self, token: &Token) {
         self.change(token, |_| ());
     }
 
     #[cfg(all(test, not(shuttle)))]
     pub(super) fn tokens(&self) -> Vec<Token> {
-        self.known.lock().standings.keys().cloned().collect()
+        self.table.lock().bids.keys().cloned().collect()
     }
 
-    /// The servers that must not be asked or counted with this token, whether its bid is over or not.
-    pub(super) fn lost(&self, token: &Token) -> Set {
-        self.known.lock().standings.get(token).map_or_else(Set::default, Standing::lost)
+    /// The servers that the client must not ask or count with this token, whether its bid is over or not.
+    pub(super) fn unusable(&self, token: &Token) -> Set {
+        self.table.lock().bids.get(token).map_or_else(Set::default, QuorumBid::unusable)
     }
 
-    /// The bid is over; returns until when it is haunted on which servers.
+    /// Ends the bid; returns its unacknowledged requests.
     pub(super) fn end(&self, token: &Token) -> Vec<(usize, Moment)> {
-        let mut known = self.known.lock();
-        let Some(before) = known.standings.remove(token) else { return Vec::new() };
-        if !before.lost().is_empty() {
-            let Standing { leaves, lost, touched, .. } = before;
-            let over = Standing { leaves, lost, touched, ..self.fresh() };
-            known.standings.insert(token.clone(), over);
+        let mut table = self.table.lock();
+        let Some(before) = table.bids.remove(token) else { return Vec::new() };
+        if !before.unusable().is_empty() {
+            let QuorumBid { leaves, unusable, touched, .. } = before;
+            let over = QuorumBid { leaves, unusable, touched, ..self.fresh() };
+            table.bids.insert(token.clone(), over);
         }
-        before.ghosts
+        before.unacknowledged
     }
 
-    /// A request is sent, which that server may execute until then.
-    pub(super) fn haunt(&self, token: &Token, server: usize, until: Moment) {
-        self.change(token, |standing| {
-            standing.asked.add(server);
-            standing.ghosts.retain(|(haunted, before)| *haunted != server || *before > until);
-            standing.ghosts.push((server, until));
+    /// The client sends a request, which that server may execute until then.
+    pub(super) fn request_sent(&self, token: &Token, server: usize, until: Moment) {
+        self.change(token, |bid| {
+            bid.asked.add(server);
+            bid.unacknowledged.retain(|(other, before)| *other != server || *before > until);
+            bid.unacknowledged.push((server, until));
         });
     }
 
-    /// It was answered.
-    pub(super) fn unhaunt(&self, token: &Token, server: usize, until: Moment) {
-        self.change(token, |standing| standing.ghosts.retain(|ghost| *ghost != (server, until)));
+    pub(super) fn request_answered(&self, token: &Token, server: usize, until: Moment) {
+        self.change(token, |bid| bid.unacknowledged.retain(|request| *request != (server, until)));
     }
 
-    /// A leave is sent; until it is answered, that server is lost to the token.
-    pub(super) fn leaving(&self, token: &Token, server: usize) {
-        let mut known = self.known.lock();
-        let standing = self.entry(&mut known, token);
-        standing.leaves[server] += 1;
-        standing.asked.remove(server);
-        standing.places[server] = None;
-        standing.pushed.remove(server);
+    /// The client sends a leave; until it is answered, the token is unusable there.
+    pub(super) fn leave_sent(&self, token: &Token, server: usize) {
+        let mut table = self.table.lock();
+        let bid = self.entry(&mut table, token);
+        bid.leaves[server] += 1;
+        bid.asked.remove(server);
+        bid.joined_at[server] = None;
+        bid.pushed.remove(server);
     }
 
-    /// A leave was answered.
-    pub(super) fn has_left(&self, token: &Token, server: usize) {
-        let mut known = self.known.lock();
-        let standing = self.entry(&mut known, token);
-        standing.leaves[server] = standing.leaves[server].saturating_sub(1);
-        if standing.is_over && standing.lost().is_empty() {
-            known.standings.remove(token);
+    pub(super) fn leave_answered(&self, token: &Token, server: usize) {
+        let mut table = self.table.lock();
+        let bid = self.entry(&mut table, token);
+        bid.leaves[server] = bid.leaves[server].saturating_sub(1);
+        if bid.is_over && bid.unusable().is_empty() {
+            table.bids.remove(token);
         }
     }
 
-    /// A leave will be sent at some time: the server is lost to the token for good.
-    pub(super) fn lose(&self, token: &Token, server: usize) {
-        self.entry(&mut self.known.lock(), token).lost.add(server);
+    /// The client will send a leave at some time: the token is unusable there for good.
+    pub(super) fn make_unusable(&self, token: &Token, server: usize) {
+        self.entry(&mut self.table.lock(), token).unusable.add(server);
     }
 
-    /// A server says, unasked, that it granted the name.
-    pub(super) fn heard(&self, token: &Token, server: usize) -> Heard {
-        let mut known = self.known.lock();
-        match known.standings.get_mut(token) {
-            Some(standing) if standing.fence.is_some() => Heard::Held,
-            Some(standing) if standing.asked.has(server) => {
-                standing.pushed.add(server);
-                standing.news.notify_one();
-                Heard::Wanted
+    /// A server pushed a grant.
+    pub(super) fn pushed(&self, token: &Token, server: usize) -> PushedGrant {
+        let mut table = self.table.lock();
+        match table.bids.get_mut(token) {
+            Some(bid) if bid.fence.is_some() => PushedGrant::Held,
+            Some(bid) if bid.asked.has(server) => {
+                bid.pushed.add(server);
+                bid.news.notify_one();
+                PushedGrant::Wanted
             }
-            _ => Heard::Unwanted,
+            _ => PushedGrant::Unwanted,
         }
     }
 }

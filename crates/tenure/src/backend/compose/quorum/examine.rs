@@ -1,6 +1,6 @@
-//! Whether a group is fit to hold locks: what is asked of one server is asked of all, and said once where they agree.
+//! Whether a group is fit to hold locks: every server is examined, and findings that agree are reported once.
 //!
-//! What is a danger on one server need not be one here: a server that forgets is not counted for a while.
+//! What makes a single server unfit may be harmless here: a server that forgets does not count for a while.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use crate::backend;
 use crate::types::error::Error;
 use crate::types::finding::{FENCES_GROW, Finding, NO_SUCCESSOR, TWO_HOLD, Verdict};
 
-/// What follows here when a server forgets.
-const NOT_COUNTED: &str = "it then does not count for one ttl; when most forget within that time, two may hold a name, and fences still grow";
-/// What follows here when a server evicts a lock: a renewal gives the lease back to it.
+/// What follows in a group if a server forgets.
+const NOT_COUNTED: &str = "it then does not count for one ttl; if most servers forget at once, nobody is granted a lock for that long";
+/// What follows in a group if a server evicts a lock: the next renewal gives the lease back to it.
 const ONE_FEWER: &str = "and then the lock has one server fewer until its next renewal; a majority still has it, unless another server is away or forgets";
 const MOST_FEWER: &str = "and when most of the servers evict a lock, two hold its name";
-/// What follows here when a server has no replicas.
+/// What follows in a group if a server has no replicas.
 const NONE_NEEDED: &str = "while the server is away, the others go on if they are a majority";
 
 impl Group {
-    /// What the servers are found to be, and whether they are enough.
+    /// Examines every server, and whether they are enough.
     pub(super) async fn examine(self: &Arc<Self>) -> Result<Vec<Finding>, Error> {
         let mut findings = vec![self.examine_group()];
         let examining: Vec<_> = self.members.iter().map(|member| member.backend.examine()).collect();
@@ -39,11 +39,11 @@ impl Group {
         Ok(findings)
     }
 
-    /// Says of each server what follows for the group, and not for a lock on this server alone.
+    /// Replaces what a finding means for one server by what it means for the group.
     fn weigh(&self, looked: &mut [(&str, Vec<Finding>)]) {
         let evicts = |finding: &Finding| finding.check == "eviction" && finding.verdict == Verdict::Unfit;
         let evicting = looked.iter().filter(|(_, found)| found.iter().any(evicts)).count();
-        // The others are a majority, which every grant has to ask.
+        // Every grant needs a server that keeps its locks.
         let is_minority = self.members.len() - evicting >= self.majority();
         for finding in looked.iter_mut().flat_map(|(_, found)| found) {
             let (alone, here) = match finding.check {
@@ -63,12 +63,22 @@ impl Group {
     fn examine_group(&self) -> Finding {
         let in_reach = self.members.iter().filter(|member| member.backend.outage().is_none()).count();
         let (all, majority) = (self.members.len(), self.majority());
+        let warm_ups: Vec<_> = self.warm_ups().into_iter().flatten().collect();
         let mut reason = format!("{in_reach} of {all} servers are in reach, {majority} are needed");
+        if let Some(longest) = warm_ups.iter().map(|warm_up| warm_up.left.as_secs()).max() {
+            let count = warm_ups.len();
+            reason.push_str(&format!(
+                "; {count} of them started a short time ago and may not count for {longest} s"
+            ));
+        }
         if all % 2 == 0 {
             reason.push_str(&format!("; as many may be away as of {}", all - 1));
         }
         let finding = match in_reach {
-            _ if in_reach == all => return Finding::fit("majority", reason),
+            _ if in_reach == all && warm_ups.is_empty() => return Finding::fit("majority", reason),
+            _ if in_reach == all => {
+                return Finding::doubtful("majority", reason).remedy("wait until they count");
+            }
             _ if in_reach >= majority => Finding::doubtful("majority", reason),
             _ => Finding::unfit("majority", reason),
         };
@@ -76,7 +86,7 @@ impl Group {
     }
 }
 
-/// Of each check one finding for all servers that are fit, and one for all others of which the same is to be said.
+/// For each check, one finding for all servers that are fit, and one for all others that share a reason.
 fn together(looked: Vec<(&str, Vec<Finding>)>) -> Vec<Finding> {
     let (all, mut kinds) = (looked.len(), Vec::<Kind>::new());
     for (label, found) in looked {
@@ -84,7 +94,7 @@ fn together(looked: Vec<(&str, Vec<Finding>)>) -> Vec<Finding> {
             match kinds.iter_mut().find(|kind| kind.has(&finding)) {
                 Some(kind) => kind.add(label, &finding),
                 None => {
-                    // Beside the others of its check.
+                    // Next to the other findings of its check.
                     let last = kinds.iter().rposition(|kind| kind.finding.check == finding.check);
                     let at = last.map_or(kinds.len(), |last| last + 1);
                     kinds.insert(at, Kind { finding, labels: vec![label.to_owned()], differs: false });
@@ -95,12 +105,12 @@ fn together(looked: Vec<(&str, Vec<Finding>)>) -> Vec<Finding> {
     kinds.into_iter().map(|kind| kind.said(all)).collect()
 }
 
-/// Servers of which the same is to be said.
+/// Servers that share a finding.
 struct Kind {
-    /// That of the first of them, with what to do about all.
+    /// The finding of the first server, with the remedies of all.
     finding: Finding,
     labels: Vec<String>,
-    /// They are all fit, each for a reason of its own.
+    /// They are all fit, for different reasons.
     differs: bool,
 }
 
@@ -116,7 +126,7 @@ impl Kind {
         if let (Some(all), Some(one)) = (&mut self.finding.remedy, &other.remedy)
             && !all.contains(one.as_str())
         {
-            // What a shell takes, it takes after each other.
+            // A shell executes them one after the other.
             *all = format!("{all} && {one}");
         }
     }
@@ -139,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_the_same_is_said_once() {
+    fn findings_that_agree_are_reported_once() {
         let of = |label: &'static str, time: &str, fix: &str| {
             let forgets = Finding::doubtful("persistence", format!("nothing is saved; {NOT_COUNTED}"));
             (label, vec![forgets.remedy(fix), Finding::fit("lease", time)])
@@ -152,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_worse_is_named() {
+    fn a_server_that_is_worse_is_named() {
         let fit = || Finding::fit("eviction", "none");
         let bad = Finding::unfit("eviction", "evicts").remedy("set c");
         let found = together(vec![("a:1", vec![fit()]), ("b:1", vec![fit()]), ("c:1", vec![bad])]);

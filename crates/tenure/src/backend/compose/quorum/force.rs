@@ -1,13 +1,15 @@
-//! What goes past the queue, and what only looks.
+//! Operations that pass the queue, and inspection.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Group;
 use super::hold::LONGEST_ANSWER;
+use super::member::WarmUp;
 use super::requests::LONGEST_SILENCE;
 use super::round::Round;
 use super::tally::{self, Held};
+use crate::backend::compose::Takeover;
 use crate::backend::{Backend, Pending, together};
 use crate::core::record::{Holding, Op, Reply};
 use crate::time::clock::Moment;
@@ -16,89 +18,88 @@ use crate::types::name::{Name, NameMap};
 use crate::types::owner::Token;
 
 impl Group {
-    /// On every server; counts when a majority granted it and has its fence.
-    pub(super) async fn take_over_with(self: &Arc<Self>, name: &Name, mut op: Op) -> Result<Reply, Error> {
-        self.refuse_twins()?;
-        let (Op::Adopt { token, ttl, not_after, floor, .. } | Op::TakeOver { token, ttl, not_after, floor }) =
-            &mut op
-        else {
-            unreachable!("only for what takes a lease past the queue");
-        };
-        *floor = self.floor_ahead(name, *floor);
-        let (token, ttl, until) = (token.clone(), *ttl, Moment::from_micros(*not_after));
-        self.saw_ttl(ttl);
-        self.bids.begin(&token, self.longest_ttl());
+    /// Takes a lease past the queue on every server. It counts if a majority granted it and has its fence.
+    pub(super) async fn take_over(
+        self: &Arc<Self>,
+        name: &Name,
+        mut request: Takeover,
+    ) -> Result<Reply, Error> {
+        self.refuse_duplicates()?;
+        request.floor = self.floor_ahead(name, request.floor);
+        let Takeover { ref token, ttl, not_after, .. } = request;
+        self.note_ttl(ttl);
+        self.bids.begin(token, self.longest_ttl());
         let begun = self.clock.now();
-        let (votes, all) = (self.votes(&token, &self.youths()), vec![true; self.members.len()]);
-        let mut round = self.ask_but_lost(name, &token, &op);
-        let limit = begun + until.since(begun) / 2;
+        let (votes, all) = (self.votes(token, &self.warm_ups()), vec![true; self.members.len()]);
+        let mut round = self.ask_usable(name, token, &request.op());
+        let limit = begun + Moment::from_micros(not_after).since(begun) / 2;
         let is_decided = |round: &Round| {
             tally::granted(round, &votes).count() >= self.majority()
                 || self.is_not_held(&Held::count(round, &all))
         };
         round.until(&self.clock, limit, is_decided).await;
-        // A server may have been restarted between being asked and answering.
-        let youths = self.youths();
-        let grants: Vec<_> = tally::granted(&round, &self.votes(&token, &youths)).collect();
+        // A server may have restarted between the request and its answer.
+        let warm_ups = self.warm_ups();
+        let grants: Vec<_> = tally::granted(&round, &self.votes(token, &warm_ups)).collect();
         if grants.len() < self.majority() {
             let answer = match self.is_not_held(&Held::count(&round, &all)) {
                 true => Ok(Reply::NotHeld { holder: tally::other_holder(&round).map(|(token, _)| token) }),
-                false => Err(self.too_few_to_grant(&round, &youths)),
+                false => Err(self.too_few_to_grant(&round, &warm_ups)),
             };
             match &answer {
-                // It is asked again with the same token, or left.
+                // The caller asks again with the same token, or leaves.
                 Err(error) if error.may_have_run() => round.rest(&self.clock),
-                _ => self.undo(name, token, round).await,
+                _ => self.undo_take_over(name, token, round).await,
             }
             return answer;
         }
         let fence = grants.iter().map(|(_, fence)| *fence).max().unwrap_or(0);
         round.rest(&self.clock);
-        // Two that take_over_with at once may each be granted it by all, one after the other, and in another order on every server. So a majority
-        // must still hold it when its fence is there: then one of the two met the other's.
-        let raised = self.raise(name, Op::Raise { token: token.clone(), fence }).await;
+        // If two clients take over at once, every server may grant it to both, one after the other, in its own order. So a majority must
+        // still hold it when it has the fence: then one of the two met the other's.
+        let raised = self.raise(name, token, fence).await;
         match raised {
             Ok(Reply::Granted { fence }) if self.clock.now().since(begun) <= ttl / 2 => {
                 Ok(Reply::Granted { fence })
             }
-            // What was taken stays for whoever asks again: a ticket is good once.
+            // The lease stays for the caller's next attempt: a ticket is good once.
             Ok(Reply::Granted { .. }) => {
                 Err(Error::unanswered("servers took too long to take the name over").fix("try again"))
             }
             Err(error) => Err(error.half_way()),
             Ok(_) => {
-                self.undo(name, token, Round::new(self.members.len())).await;
-                Err(Error::unanswered("another took the name over at the same time").fix("try again"))
+                self.undo_take_over(name, token, Round::new(self.members.len())).await;
+                Err(Error::unanswered("another client took the name over at the same time").fix("try again"))
             }
         }
     }
 
-    /// Leaves what was taken in vain. Whoever asks again does so with the same token, and a server that has not answered by then is lost to it.
-    async fn undo(self: &Arc<Self>, name: &Name, token: Token, round: Round) {
+    /// Leaves what was taken in vain. The caller may ask again with the same token, which is unusable on servers that have not answered by then.
+    async fn undo_take_over(self: &Arc<Self>, name: &Name, token: &Token, round: Round) {
         round.rest(&self.clock);
-        let leaving = self.ask_but_lost(name, &token, &Op::Leave { token: token.clone() });
+        let leaving = self.ask_usable(name, token, &Op::Leave { token: token.clone() });
         let limit = self.clock.now() + LONGEST_SILENCE;
         self.until_left(leaving, limit).await.rest(&self.clock);
     }
 
-    /// Looks at every server; a majority must answer.
+    /// Asks every server what it shows; a majority must answer.
     async fn look(self: &Arc<Self>, name: &Name) -> Result<Round, Error> {
         let mut round = self.ask_all(name, &Op::Inspect);
         let limit = self.clock.now() + LONGEST_ANSWER;
-        // All that are known to answer: what is shown should not change from one look to the next.
+        // It waits for all servers that are known to answer, so that two looks show the same.
         let have_answered =
             |round: &Round| self.are_silent(round) && round.replies().count() >= self.majority();
         round.until(&self.clock, limit, have_answered).await;
         match round.replies().count() >= self.majority() {
             true => Ok(round),
             false => {
-                self.saw_silence(&round);
+                self.note_silence(&round);
                 Err(self.too_few_answers(&round))
             }
         }
     }
 
-    /// Each server compares the token; the fence of the lease may differ from server to server.
+    /// Each server compares the token. The fence of the lease may differ from server to server.
     pub(super) async fn break_lease(
         self: &Arc<Self>,
         name: &Name,
@@ -125,10 +126,10 @@ impl Group {
         let gone = (0..self.members.len()).filter(is_gone).count();
         let done = Held::count(&round, &vec![true; self.members.len()]).done;
         if round.answers.iter().any(Option::is_some) || round.pending().next().is_some() {
-            // Its holder would renew it, and be healed.
+            // Its holder would renew it, and heal the servers that ended it.
             if self.members.len() - gone >= self.majority() {
                 return Err(Error::unanswered(
-                    "the lease may still have a majority: too few servers ended it",
+                    "too few servers ended the lease: it may still have a majority",
                 )
                 .fix("try again"));
             }
@@ -141,7 +142,7 @@ impl Group {
         Ok(Reply::NotHeld { holder })
     }
 
-    /// What a token holds: the fence that a majority of its servers have, and for how long it still has a majority.
+    /// The lease of a token: the fence that a majority of the servers have, and how long it still has a majority.
     fn held_by(&self, seen: &Round, token: &Token) -> Option<Holding> {
         let holdings = seen.replies().filter_map(|(_, reply)| match reply {
             Reply::Seen { holding, .. } => holding.as_ref().filter(|holding| holding.token == *token),
@@ -154,7 +155,7 @@ impl Group {
         Some(Holding { token: token.clone(), fence: fences[last], left: lefts[last] })
     }
 
-    /// Whoever has a majority, or may have with those who did not answer.
+    /// The holder of a majority, or of what would be one with the servers that did not answer.
     fn holder(&self, seen: &Round) -> Option<Holding> {
         let tokens = seen.replies().filter_map(|(_, reply)| match reply {
             Reply::Seen { holding, .. } => holding.as_ref().map(|holding| &holding.token),
@@ -165,7 +166,7 @@ impl Group {
         (count + unknown >= self.majority()).then(|| self.held_by(seen, token))?
     }
 
-    /// Who has a majority; and who waits, at the first server where anybody does.
+    /// The holder of a majority; and the waiters of the first server that has any.
     pub(super) async fn inspect(self: &Arc<Self>, name: &Name) -> Result<Reply, Error> {
         let seen = self.look(name).await?;
         let holding = self.holder(&seen);
@@ -177,13 +178,13 @@ impl Group {
             if !waiters.is_empty() {
                 continue;
             }
-            // Places are moments of the clock of their server.
+            // `joined_at` is a moment of the clock of its server.
             let (now, theirs) = (self.clock.now().as_micros(), self.members[server].backend.server_now(name));
             let ours = |joined_at: u64| now.saturating_sub(theirs.unwrap_or(now).saturating_sub(joined_at));
-            // Whoever has this server and no majority waits for the others.
-            let sits =
+            // A client that holds this server and no majority waits for the others.
+            let partial =
                 here.as_ref().filter(|here| holding.as_ref().is_some_and(|held| held.token != here.token));
-            waiters.extend(sits.map(|here| (here.token.clone(), ours(here.fence))));
+            waiters.extend(partial.map(|here| (here.token.clone(), ours(here.fence))));
             let is_holder = |token: &Token| holding.as_ref().is_some_and(|held| held.token == *token);
             let behind = behind.iter().filter(|(token, _)| !is_holder(token));
             waiters.extend(behind.map(|(token, joined_at)| (token.clone(), ours(*joined_at))));
@@ -206,7 +207,7 @@ impl Group {
         self.of_all(LONGEST_ANSWER, |server| server.forget(name)).await.map(drop)
     }
 
-    /// What all servers say that answer in time; a majority must.
+    /// The answers of all servers that answer in time; a majority must.
     async fn of_all<T: Send + Unpin>(
         &self,
         longest: Duration,
@@ -214,26 +215,32 @@ impl Group {
     ) -> Result<Vec<T>, Error> {
         let limit = self.clock.now() + longest;
         let asked = self.members.iter().map(|member| self.clock.until(limit, ask(&*member.backend)));
-        let silence = || Err(Error::unanswered("no answer"));
-        let answers = together::all(asked.collect()).await.into_iter();
-        let answers: Vec<_> = answers.map(|answer| answer.unwrap_or_else(silence)).collect();
+        let answers = together::all(asked.collect()).await.into_iter().zip(&self.members);
+        let answers: Vec<_> = answers
+            .map(|(answer, member)| {
+                answer.unwrap_or_else(|| Err(Error::unanswered("no answer").of(&member.label)))
+            })
+            .collect();
         match answers.iter().filter(|answer| answer.is_ok()).count() >= self.majority() {
             true => Ok(answers.into_iter().flatten().collect()),
-            false => Err(self.too_few("answered", &answers)),
+            false => {
+                let outcomes: Vec<_> = answers.into_iter().map(|answer| answer.map(drop)).collect();
+                Err(self.too_few("answered", &outcomes))
+            }
         }
     }
 
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        let youths = self.youths();
-        for (member, youth) in self.members.iter().zip(youths) {
+        for (member, warm_up) in self.members.iter().zip(self.warm_ups()) {
             let label = &member.label;
-            match (member.backend.outage(), youth) {
+            match (member.backend.outage(), warm_up) {
                 (Some(error), _) => warnings.push(format!("{label}: {error}")),
                 (None, _) if member.is_silent() => warnings.push(format!("{label}: does not answer")),
-                (None, Some(age)) => warnings.push(format!(
-                    "{label}: started {} s ago and may have forgotten leases; it is not counted yet",
-                    age.as_secs()
+                (None, Some(WarmUp { age, left })) => warnings.push(format!(
+                    "{label}: started {} s ago and may have forgotten leases; it counts in {} s",
+                    age.as_secs(),
+                    left.as_secs()
                 )),
                 (None, None) => {}
             }

@@ -1,7 +1,7 @@
-//! Keeping a lease and giving it back, on a majority.
+//! Renewing and releasing a lease on a majority.
 //!
-//! Neither waits for a server that is not needed for the outcome. A server that does not know a lease which a majority renewed is *healed*:
-//! the lease is acquired there again, with the fence that it has, without anybody waiting for it.
+//! Neither waits for a server that does not change the outcome. If a majority renewed a lease which a server does not know, the client *heals*
+//! that server: it acquires the lease there again, with its fence, in the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,30 +16,33 @@ use crate::types::error::Error;
 use crate::types::name::Name;
 use crate::types::owner::Token;
 
-/// How long a majority may take to answer what is not bounded by a ttl.
+/// How long a majority may take to answer a request that no ttl bounds.
 pub(super) const LONGEST_ANSWER: Duration = Duration::from_secs(1);
 
 impl Group {
-    /// Whether the answers say what becomes of a lease: a majority did it, or so many did not that none can.
+    /// Whether the answers decide about a lease: a majority holds it, or so many servers do not that no majority can.
     fn is_settled(&self, round: &Round, votes: &[bool]) -> bool {
         let held = Held::count(round, votes);
         held.done >= self.majority() || self.is_not_held(&held)
     }
 
-    /// Even if all others held it, they would be no majority.
+    /// Even if all other servers held it, they would be no majority.
     pub(super) fn is_not_held(&self, held: &Held) -> bool {
         self.members.len() - held.not_held < self.majority()
     }
 
-    pub(super) async fn renew(self: &Arc<Self>, name: &Name, op: Op) -> Result<Reply, Error> {
-        let (Op::Renew { token, ttl } | Op::Detach { token, ttl }) = &op else {
-            unreachable!("only for what makes a lease last longer");
-        };
-        let (token, ttl) = (token.clone(), *ttl);
-        self.saw_ttl(ttl);
+    /// Renews or detaches a lease, as `op` says.
+    pub(super) async fn renew(
+        self: &Arc<Self>,
+        name: &Name,
+        token: Token,
+        ttl: Duration,
+        op: &Op,
+    ) -> Result<Reply, Error> {
+        self.note_ttl(ttl);
         self.bids.touch(&token);
         let votes = self.votes_to_hold(&token);
-        let mut round = self.ask_all(name, &op);
+        let mut round = self.ask_all(name, op);
         let limit = self.clock.now() + (ttl / 4).clamp(Duration::from_millis(5), 2 * LONGEST_ANSWER);
         round.until(&self.clock, limit, |round| self.is_settled(round, &votes)).await;
         let held = Held::count(&round, &votes);
@@ -57,11 +60,11 @@ impl Group {
             round.rest(&self.clock);
             return Ok(reply);
         }
-        self.saw_silence(&round);
+        self.note_silence(&round);
         Err(self.too_few_holders(&round, &votes))
     }
 
-    /// A server that is young counts for a lease that it has.
+    /// A server counts during its warm-up for a lease that it has.
     fn votes_to_hold(&self, token: &Token) -> Vec<bool> {
         self.votes(token, &vec![None; self.members.len()])
     }
@@ -72,10 +75,10 @@ impl Group {
         Reply::NotHeld { holder: holder.map(|(token, _)| token) }
     }
 
-    /// Acquires the lease again where nobody has the name. It is a majority's already, so this changes nothing for others.
+    /// Acquires a lease again on a server where nobody has the name. A majority holds it already, so this changes nothing for others.
     fn heal(self: &Arc<Self>, server: usize, name: &Name, token: &Token, ttl: Duration) {
         let Some(fence) = self.bids.fence(token) else { return };
-        if self.bids.lost(token).has(server) {
+        if self.bids.unusable(token).has(server) {
             return;
         }
         let (token, floor) = (token.clone(), fence.saturating_sub(1));
@@ -86,7 +89,7 @@ impl Group {
         healing.rest(&self.clock);
     }
 
-    /// Sees to it that a majority has the highest fence of some grants, and returns it; `None` when that takes too long.
+    /// Makes a majority have the highest fence of some grants, and returns that fence; `None` if it takes too long.
     pub(super) async fn write_back(
         self: &Arc<Self>,
         name: &Name,
@@ -115,11 +118,15 @@ impl Group {
         is_enough.then_some(highest)
     }
 
-    /// Another store reserved a higher fence for the lease.
-    pub(super) async fn raise(self: &Arc<Self>, name: &Name, op: Op) -> Result<Reply, Error> {
-        let Op::Raise { token, .. } = &op else { unreachable!("only for a raise") };
+    /// Gives a held lease a higher fence.
+    pub(super) async fn raise(
+        self: &Arc<Self>,
+        name: &Name,
+        token: &Token,
+        fence: u64,
+    ) -> Result<Reply, Error> {
         let votes = self.votes_to_hold(token);
-        let mut round = self.ask_all(name, &op);
+        let mut round = self.ask_all(name, &Op::Raise { token: token.clone(), fence });
         let limit = self.clock.now() + LONGEST_ANSWER;
         round.until(&self.clock, limit, |round| self.is_settled(round, &votes)).await;
         let held = Held::count(&round, &votes);
@@ -129,21 +136,26 @@ impl Group {
                 false => Err(self.too_few_holders(&round, &votes)),
             };
         }
-        // Some may have started higher already.
-        let starts: Vec<_> = tally::granted(&round, &votes).collect();
+        // Some servers may have a higher fence already.
+        let fences: Vec<_> = tally::granted(&round, &votes).collect();
         round.rest(&self.clock);
         let limit = self.clock.now() + LONGEST_ANSWER;
-        let Some(fence) = self.write_back(name, token, &starts, limit).await else {
+        let Some(fence) = self.write_back(name, token, &fences, limit).await else {
             return Err(
                 Error::unanswered("fewer than a majority of the servers took the fence").fix("try again")
             );
         };
-        self.bids.change(token, |standing| standing.fence = Some(fence));
+        self.bids.change(token, |bid| bid.fence = Some(fence));
         Ok(Reply::Granted { fence })
     }
 
-    pub(super) async fn release(self: &Arc<Self>, name: &Name, op: Op) -> Result<Reply, Error> {
-        let Op::Release { token, .. } = &op else { unreachable!("only for a release") };
+    pub(super) async fn release(
+        self: &Arc<Self>,
+        name: &Name,
+        token: &Token,
+        used: u64,
+    ) -> Result<Reply, Error> {
+        let op = Op::Release { token: token.clone(), used };
         self.end(name, token, &op);
         let mut round = self.ask_all(name, &op);
         let limit = self.clock.now() + LONGEST_ANSWER;
@@ -151,7 +163,7 @@ impl Group {
         round.until(&self.clock, limit, |round| self.is_settled(round, &all)).await;
         let held = Held::count(&round, &all);
         if held.done + held.not_held < self.majority() {
-            self.saw_silence(&round);
+            self.note_silence(&round);
             // Some servers may have executed it, or will when they can be reached.
             return Err(self.too_few_answers(&round).half_way());
         }
@@ -162,11 +174,9 @@ impl Group {
         Ok(reply)
     }
 
-    pub(super) async fn leave(self: &Arc<Self>, name: &Name, op: Op) -> Result<Reply, Error> {
-        let (Op::Leave { token } | Op::Death { token }) = &op else {
-            unreachable!("only for what leaves");
-        };
-        let round = self.ask_all(name, &op);
+    /// Leaves every server, as `op` says: a leave, or the death of the client.
+    pub(super) async fn leave(self: &Arc<Self>, name: &Name, token: &Token, op: &Op) -> Result<Reply, Error> {
+        let round = self.ask_all(name, op);
         self.end(name, token, &Op::Leave { token: token.clone() });
         let round = self.until_left(round, self.clock.now() + LONGEST_SILENCE).await;
         if round.replies().count() < self.majority() {

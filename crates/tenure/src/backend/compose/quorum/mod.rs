@@ -1,26 +1,26 @@
-//! A majority of independent servers as one store: a backend made of backends, which it knows by the trait alone.
+//! A majority of independent servers as one store.
 //!
-//! **Exclusion** is the majority's alone: a lease counts when more than half of all servers granted it, and no two majorities are without a
-//! server in common. All are asked at the same time, and what is decided is not waited for. **Fences** grow because the highest one of a grant
-//! is on a majority before the grant is returned: whoever comes next meets it on at least one server. All servers are asked for a fence that is
-//! a little ahead of the latest of their clocks, so that they mostly grant the same one, and nothing has to be written back.
+//! **Exclusion** comes from the majority alone: a lease counts if more than half of all servers granted it, and any two majorities have
+//! a server in common. The client asks all servers at the same time, and waits only until the outcome is decided. **Fences** grow because a
+//! majority has the highest fence of a grant before the client returns it: the next holder meets it on at least one server. The client asks
+//! all servers for a fence a little ahead of the latest of their clocks, so that most grant the same one and nothing has to be written back.
 //!
-//! **Order** is the *desk's*: waiters queue at one server, the first in the URL's order that is in reach, and whoever has the name there asks
-//! the others. So a release wakes one waiter, whatever their number, and there is no herd. Clients may disagree about the desk (one can't reach
-//! it, or it was restarted): then two enqueue on a part of the servers each, and whoever sees that nobody gets on leaves everything after a
-//! time that is drawn by chance. Order is not promised; exclusion never depends on it.
+//! **Order** comes from the *queue server*: the first server in the URL's order that is in reach. Waiters queue there, and the one that is
+//! granted the name there asks the others. So a release wakes one waiter, whatever their number. Clients may disagree about the queue server
+//! (one can't reach it, or it restarted): then each holds a part of the servers, and a client that makes no progress leaves all of them after
+//! a random time. Order is not promised, and exclusion never depends on it.
 //!
-//! **What is left undone**: every server that may have executed something that nobody wants is told to undo it, at once and again when
-//! it can't be executed any more ([`member`]); a server that may still have to undo something for a token is never counted for it again
-//! ([`bids`]). **A server that forgot** what it granted would let a majority be had twice: one that started less than the longest ttl ago does
-//! not count, unless the whole group is that young.
+//! **Undo**: the client undoes what a server may have executed although nobody wants it, at once and again after it can't be executed any more
+//! ([`member`]); until then the token is unusable on that server ([`bids`]). **A server that forgot** its grants could be part of a second
+//! majority. So a server that started less than the longest ttl ago does not count: the leases that it may have forgotten end before
+//! it counts. This holds for any number of servers, a new group included.
 
 mod acquire;
 mod bids;
-mod ear;
 mod examine;
 mod force;
 mod hold;
+mod listener;
 mod member;
 mod requests;
 mod round;
@@ -32,25 +32,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use self::bids::Bids;
-pub(crate) use self::ear::Ears;
-use self::member::Member;
+use self::bids::QuorumBids;
+pub(crate) use self::listener::MemberListeners;
+use self::member::{Member, WarmUp};
+use super::{Acquire, Takeover};
 use crate::backend::{Answer, Backend, Capability, Pending, Sink};
 use crate::core::record::{HEARTBEAT, Op, Reply};
 use crate::sync::Mutex;
 use crate::time::clock::{Clock, Moment, micros};
-use crate::types::error::Error;
+use crate::types::error::{Error, ErrorKind};
 use crate::types::finding::Finding;
 use crate::types::name::{Name, NameMap};
 use crate::types::owner::{Session, Token};
 
 /// How many servers there may be.
 const MOST_SERVERS: usize = 63;
-/// How long a name counts as contended after somebody was seen to wait for it.
+/// How long a name counts as contended after this client saw another that wants it.
 const CONTENDED: Duration = Duration::from_secs(1);
 const MOST_CONTENDED: usize = 256;
-/// Within this, servers were started together.
-const TOGETHER: Duration = Duration::from_secs(3);
 
 /// One client of a group of servers.
 pub(crate) struct Quorum(Arc<Group>);
@@ -59,24 +58,26 @@ struct Group {
     session: Session,
     members: Vec<Arc<Member>>,
     clock: Clock,
-    bids: Arc<Bids>,
-    /// The longest ttl that was seen, in µs: for so long a server may be missed that forgot.
+    bids: Arc<QuorumBids>,
+    /// The longest ttl that this client has seen, in µs: the length of a server's warm-up.
     longest_ttl: AtomicU64,
     /// How long the last grant took, in µs.
     pace: AtomicU64,
-    /// Names that others wanted lately, and until when they count as such.
+    /// Names that others wanted lately, each with the moment until which it counts as contended.
     contended: Mutex<NameMap<Moment>>,
     /// The servers know them by weak references.
-    _ears: Vec<Arc<dyn Sink>>,
+    _listeners: Vec<Arc<dyn Sink>>,
 }
 
 impl Quorum {
-    /// A client of these servers, which have `ears` for sinks and this session. An error where a server would count twice, or where
-    /// fewer than a majority are there and they must be.
+    /// A client of these servers, which have this session and push to `listeners`.
+    ///
+    /// # Errors
+    /// If a server would count twice, if a majority refuses the client, or if fewer than a majority are in reach and `must_be_there`.
     pub(crate) fn new(
         session: Session,
         servers: Vec<(String, Arc<dyn Backend>)>,
-        ears: Ears,
+        listeners: MemberListeners,
         ttl: Duration,
         clock: Clock,
         must_be_there: bool,
@@ -88,7 +89,7 @@ impl Quorum {
         }
         let members: Vec<_> =
             servers.into_iter().map(|(label, backend)| Member::new(label, backend, clock.clone())).collect();
-        let (bids, group_of, ears) = ears.into_parts();
+        let (bids, late_group, listeners) = listeners.into_parts();
         let group = Arc::new(Group {
             session,
             members,
@@ -97,19 +98,25 @@ impl Quorum {
             longest_ttl: AtomicU64::new(micros(ttl)),
             pace: AtomicU64::new(0),
             contended: Mutex::default(),
-            _ears: ears,
+            _listeners: listeners,
         });
-        let _ = group_of.set(Arc::downgrade(&group));
-        group.refuse_twins()?;
-        group.youths();
-        match group.outage().filter(|_| must_be_there) {
-            Some(error) => Err(error),
-            None => Ok(Quorum(group)),
+        let _ = late_group.set(Arc::downgrade(&group));
+        group.refuse_duplicates()?;
+        // A majority that refuses the client does not change its mind.
+        if let Some(error) = group.outage().filter(|error| must_be_there || !error.is_transient()) {
+            return Err(error);
         }
+        for outage in group.members.iter().filter_map(|member| member.backend.outage()) {
+            if outage.kind() == ErrorKind::Denied {
+                tracing::warn!(target: "tenure", error = %outage, "a server refuses this client; the others are enough");
+            }
+        }
+        Ok(Quorum(group))
     }
 }
 
-type GroupOf = OnceLock<Weak<Group>>;
+/// The group, once it is open: its listeners exist before it.
+type LateGroup = OnceLock<Weak<Group>>;
 
 impl Group {
     /// More than half of all servers, whether they answer or not.
@@ -121,21 +128,20 @@ impl Group {
         Duration::from_micros(self.longest_ttl.load(Ordering::Relaxed))
     }
 
-    fn saw_ttl(&self, ttl: Duration) {
+    fn note_ttl(&self, ttl: Duration) {
         self.longest_ttl.fetch_max(micros(ttl), Ordering::Relaxed);
     }
 
-    /// An error where two of the addresses are one server.
-    fn refuse_twins(&self) -> Result<(), Error> {
-        let runs: Vec<_> = self.members.iter().map(|member| member.backend.incarnation()).collect();
-        for (index, run) in runs.iter().enumerate() {
-            let Some(run) = run else { continue };
-            let twin =
-                runs[..index].iter().position(|other| other.as_ref().is_some_and(|it| it.id == run.id));
-            if let Some(twin) = twin {
+    /// # Errors
+    /// If two of the addresses lead to one server.
+    fn refuse_duplicates(&self) -> Result<(), Error> {
+        let ids: Vec<_> =
+            self.members.iter().map(|member| member.backend.incarnation().map(|it| it.id)).collect();
+        for (index, id) in ids.iter().enumerate().filter(|(_, id)| id.is_some()) {
+            if let Some(first) = ids[..index].iter().position(|other| other == id) {
                 return Err(Error::invalid(format!(
                     "{} and {} are the same server, which would count twice",
-                    self.members[twin].label, self.members[index].label
+                    self.members[first].label, self.members[index].label
                 ))
                 .fix("name every server once"));
             }
@@ -143,34 +149,13 @@ impl Group {
         Ok(())
     }
 
-    /// For every server, how old it is if it may have forgotten leases and does not count.
-    fn youths(&self) -> Vec<Option<Duration>> {
-        let horizon = self.longest_ttl();
-        let youths: Vec<_> = self.members.iter().map(|member| member.youth(horizon)).collect();
-        let are_all_there = || self.members.iter().all(|member| member.backend.outage().is_none());
-        if youths.iter().any(Option::is_some) && self.is_new(&youths, horizon) && are_all_there() {
-            self.members.iter().for_each(|member| member.found());
-            return vec![None; youths.len()];
-        }
-        youths
+    /// The warm-up of every server that does not count yet.
+    fn warm_ups(&self) -> Vec<Option<WarmUp>> {
+        let ttl = self.longest_ttl();
+        self.members.iter().map(|member| member.warm_up(ttl)).collect()
     }
 
-    /// Whether the group as a whole is new. Servers that were started together do not come of age at the same moment.
-    fn is_new(&self, youths: &[Option<Duration>], horizon: Duration) -> bool {
-        if youths.iter().all(Option::is_some) {
-            return true;
-        }
-        let ages: Option<Vec<_>> =
-            self.members.iter().map(|member| member.backend.incarnation()?.age).collect();
-        let Some((oldest, youngest)) = ages.and_then(|it| Some((*it.iter().max()?, *it.iter().min()?)))
-        else {
-            return false;
-        };
-        let was_new_before = self.members.iter().any(|member| member.is_founding());
-        !was_new_before && oldest < horizon + TOGETHER && oldest - youngest <= TOGETHER
-    }
-
-    /// Why nothing can be granted, where that is known without asking.
+    /// Why too few servers can be reached, if that is known without asking.
     fn outage(&self) -> Option<Error> {
         let outages: Vec<_> = self.members.iter().map(|member| member.backend.outage()).collect();
         let away = outages.iter().flatten().count();
@@ -180,8 +165,8 @@ impl Group {
         })
     }
 
-    /// The first server that is in reach: where one queues.
-    fn desk(&self) -> usize {
+    /// The server where waiters queue: the first that is in reach.
+    fn queue_server(&self) -> usize {
         self.members.iter().position(|member| member.is_in_reach()).unwrap_or(0)
     }
 
@@ -189,7 +174,7 @@ impl Group {
         self.contended.lock().get(name).is_some_and(|until| *until > self.clock.now())
     }
 
-    fn saw_contended(&self, name: &Name) {
+    fn note_contended(&self, name: &Name) {
         let now = self.clock.now();
         let mut contended = self.contended.lock();
         if contended.len() >= MOST_CONTENDED {
@@ -201,14 +186,20 @@ impl Group {
     async fn execute(self: &Arc<Self>, name: &Name, op: Op) -> Result<Reply, Error> {
         match op {
             Op::Acquire { token, ttl, wait, polls: _, floor, not_after } => {
-                let until = Moment::from_micros(not_after);
-                self.acquire(name, acquire::Ask { token, ttl, wait, floor, until }).await
+                self.acquire(name, Acquire { token, ttl, wait, floor, not_after }).await
             }
-            Op::Renew { .. } | Op::Detach { .. } => self.renew(name, op).await,
-            Op::Raise { .. } => self.raise(name, op).await,
-            Op::Release { .. } => self.release(name, op).await,
-            Op::Leave { .. } | Op::Death { .. } => self.leave(name, op).await,
-            Op::Adopt { .. } | Op::TakeOver { .. } => self.take_over_with(name, op).await,
+            Op::Renew { ref token, ttl } | Op::Detach { ref token, ttl } => {
+                self.renew(name, token.clone(), ttl, &op).await
+            }
+            Op::Raise { token, fence } => self.raise(name, &token, fence).await,
+            Op::Release { token, used } => self.release(name, &token, used).await,
+            Op::Leave { ref token } | Op::Death { ref token } => self.leave(name, token, &op).await,
+            Op::Adopt { from, token, ttl, floor, not_after } => {
+                self.take_over(name, Takeover { ticket: Some(from), token, ttl, floor, not_after }).await
+            }
+            Op::TakeOver { token, ttl, floor, not_after } => {
+                self.take_over(name, Takeover { ticket: None, token, ttl, floor, not_after }).await
+            }
             Op::Break { token, fence } => self.break_lease(name, token, fence).await,
             Op::Inspect => self.inspect(name).await,
         }
@@ -220,7 +211,7 @@ impl Backend for Quorum {
         &self.0.session
     }
 
-    /// Requests carry moments of our own clock, which are translated for each server.
+    /// Requests carry moments of our own clock; each server gets them translated.
     fn server_now(&self, _name: &Name) -> Option<u64> {
         Some(self.0.clock.now().as_micros())
     }
@@ -232,7 +223,7 @@ impl Backend for Quorum {
         let (group, name) = (Arc::clone(&self.0), name.clone());
         Pending::Later(Box::pin(async move {
             let reply = group.execute(&name, op).await?;
-            // Only where it is compared with nothing that a server pushes.
+            // The time of another reply would be compared with that of a grant which a server pushes.
             let is_seen = matches!(reply, Reply::Seen { .. });
             Ok(Answer { reply, server: is_seen.then(|| group.clock.now().as_micros()) })
         }))
@@ -244,10 +235,10 @@ impl Backend for Quorum {
     }
 
     fn polls(&self, name: &Name) -> bool {
-        self.0.members[self.0.desk()].backend.polls(name)
+        self.0.members[self.0.queue_server()].backend.polls(name)
     }
 
-    /// Each request of a waiter also finds out whether its desk still counts.
+    /// Each request of a waiter also finds out whether its queue server still counts.
     fn longest_pause(&self) -> Duration {
         HEARTBEAT
     }
@@ -268,12 +259,12 @@ impl Backend for Quorum {
         self.0.outage()
     }
 
-    /// So many servers are lost to it that the rest is no majority.
+    /// The token is unusable on so many servers that the rest is no majority.
     fn is_unusable(&self, token: &Token) -> bool {
-        let (group, lost) = (&self.0, self.0.bids.lost(token));
+        let (group, unusable) = (&self.0, self.0.bids.unusable(token));
         let in_reach = |server: &usize| group.members[*server].is_in_reach();
         let in_reach: Vec<_> = (0..group.members.len()).filter(in_reach).collect();
-        let left = in_reach.iter().filter(|server| !lost.has(**server)).count();
+        let left = in_reach.iter().filter(|server| !unusable.has(**server)).count();
         in_reach.len() >= group.majority() && left < group.majority()
     }
 

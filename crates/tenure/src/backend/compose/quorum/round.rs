@@ -1,7 +1,7 @@
-//! Asking several servers at the same time, and going on as soon as the outcome is decided.
+//! Asking several servers at the same time, until the outcome is decided.
 //!
-//! What is not answered by then goes on in the background, for a bounded time: what it has to say is entered where it concerns, by the
-//! request itself.
+//! The requests that are not answered by then continue in the background for a bounded time. Each request itself enters its answer where it
+//! matters.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,13 +14,13 @@ use crate::core::record::Reply;
 use crate::time::clock::{Clock, Moment};
 use crate::types::error::Error;
 
-/// How long what is not waited for goes on.
+/// How long requests continue that nobody waits for.
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
 /// One request to one server.
 pub(super) type Asking = Pin<Box<dyn Future<Output = Result<Reply, Error>> + Send>>;
 
-/// What was asked, and what was answered, by the numbers of the servers.
+/// The requests and the answers, by the numbers of the servers.
 pub(super) struct Round {
     asking: Vec<Option<Asking>>,
     pub(super) answers: Vec<Option<Result<Reply, Error>>>,
@@ -34,7 +34,7 @@ impl Round {
         }
     }
 
-    /// Asks a server; what it answered before is forgotten.
+    /// Asks a server, and drops its earlier answer.
     pub(super) fn ask(&mut self, server: usize, asking: Asking) {
         self.answers[server] = None;
         self.asking[server] = Some(asking);
@@ -48,13 +48,13 @@ impl Round {
         (0..self.asking.len()).filter(|&server| self.is_pending(server))
     }
 
-    /// The replies, with who gave them.
+    /// The replies, with the number of their server.
     pub(super) fn replies(&self) -> impl Iterator<Item = (usize, &Reply)> {
         let answers = self.answers.iter().enumerate();
         answers.filter_map(|(server, answer)| Some((server, answer.as_ref()?.as_ref().ok()?)))
     }
 
-    /// From the last server in the URL's order to the first, which hears last.
+    /// From the last server in the URL's order to the first: the queue server gets a release last.
     fn poll(&mut self, cx: &mut Context<'_>) {
         for (server, asking) in self.asking.iter_mut().enumerate().rev() {
             if let Some(pending) = asking
@@ -66,7 +66,7 @@ impl Round {
         }
     }
 
-    /// Waits until the outcome is decided, or all have answered, or the limit. Every request is on its way when this returns.
+    /// Waits until the outcome is decided, all servers have answered, or the limit. It has sent every request when it returns.
     pub(super) async fn until(
         &mut self,
         clock: &Clock,
@@ -83,18 +83,18 @@ impl Round {
         clock.until(limit, decided).await;
     }
 
-    /// Lets what is under way go on by itself.
+    /// Lets pending requests continue in the background.
     pub(super) fn rest(self, clock: &Clock) {
         self.rest_and(clock, |_, _| ());
     }
 
-    /// The same; whatever was answered, and is, is told.
+    /// The same, and calls `answered` for every answer, those so far included.
     pub(super) fn rest_and(
         mut self,
         clock: &Clock,
-        mut told: impl FnMut(usize, &Result<Reply, Error>) + Send + 'static,
+        mut answered: impl FnMut(usize, &Result<Reply, Error>) + Send + 'static,
     ) {
-        self.tell(&mut told);
+        self.report(&mut answered);
         if self.pending().next().is_none() {
             return;
         }
@@ -104,15 +104,15 @@ impl Round {
             let limit = clock.now() + LONGEST_REST;
             while self.pending().next().is_some() && clock.now() < limit {
                 self.until(&clock, limit, |round| round.answers.iter().any(Option::is_some)).await;
-                self.tell(&mut told);
+                self.report(&mut answered);
             }
         }));
     }
 
-    fn tell(&mut self, told: &mut impl FnMut(usize, &Result<Reply, Error>)) {
+    fn report(&mut self, answered: &mut impl FnMut(usize, &Result<Reply, Error>)) {
         for (server, answer) in self.answers.iter_mut().enumerate() {
             if let Some(answer) = answer.take() {
-                told(server, &answer);
+                answered(server, &answer);
             }
         }
     }

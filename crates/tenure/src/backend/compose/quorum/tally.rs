@@ -1,26 +1,25 @@
-//! Counting: what the answers of several servers mean together. Pure, but for the words of errors.
-
-use std::time::Duration;
+//! Counting: what the answers of several servers mean together, and the errors that list them.
 
 use super::Group;
+use super::member::WarmUp;
 use super::round::Round;
 use crate::core::record::{Holding, Reply};
 use crate::types::error::{Error, ErrorKind};
 use crate::types::owner::Token;
 
-/// Who has what this bid does not get.
+/// The holder that keeps a bid from its majority.
 pub(super) struct Rival {
     pub(super) holding: Holding,
     pub(super) waiters: usize,
-    /// The first server where it holds the name; and our place in the queue there.
+    /// The first server where it holds the name, and when our bid joined the queue there.
     pub(super) server: usize,
     pub(super) joined_at: Option<u64>,
-    /// Surely, or if it also has those who did not answer.
+    /// For certain; or if it also holds the servers that did not answer.
     pub(super) has_majority: bool,
     pub(super) may_have_majority: bool,
 }
 
-/// The servers that count and granted the name, with the fence of each.
+/// The servers that count and granted the name, each with its fence.
 pub(super) fn granted<'a>(round: &'a Round, votes: &'a [bool]) -> impl Iterator<Item = (usize, u64)> + 'a {
     round.replies().filter_map(|(server, reply)| match reply {
         Reply::Granted { fence } if votes[server] => Some((server, *fence)),
@@ -28,13 +27,13 @@ pub(super) fn granted<'a>(round: &'a Round, votes: &'a [bool]) -> impl Iterator<
     })
 }
 
-/// How many servers that count said whether it can be had there.
+/// How many servers that count granted or refused it.
 pub(super) fn answered(round: &Round, votes: &[bool]) -> usize {
     let replies = round.replies().filter(|(server, reply)| votes[*server] && **reply != Reply::TooLate);
     replies.count()
 }
 
-/// Who holds the name, where that is the reply.
+/// The holder of the name, if the reply says so.
 pub(super) fn holding(reply: &Reply) -> Option<&Holding> {
     match reply {
         Reply::Waiting { holding, .. } | Reply::Busy { holding, .. } => Some(holding),
@@ -42,7 +41,7 @@ pub(super) fn holding(reply: &Reply) -> Option<&Holding> {
     }
 }
 
-/// The token that most servers hold the name for.
+/// The token for which most servers hold the name.
 pub(super) fn most_common<'a>(tokens: impl Iterator<Item = &'a Token>) -> Option<(&'a Token, usize)> {
     let mut counts: Vec<(&Token, usize)> = Vec::new();
     for token in tokens {
@@ -70,15 +69,15 @@ pub(super) fn rival(round: &Round, majority: usize) -> Option<Rival> {
     Some(Rival { holding, waiters, server, joined_at, has_majority, may_have_majority })
 }
 
-/// How a round about a lease that should be held ended.
+/// What the answers say of a lease that should be held.
 pub(super) struct Held {
     pub(super) done: usize,
-    /// It is not held there.
+    /// Servers that do not hold it.
     pub(super) not_held: usize,
 }
 
 impl Held {
-    /// By the servers that count; that it is not held, any may say.
+    /// Only servers that count can hold it; every server can say that it does not.
     pub(super) fn count(round: &Round, votes: &[bool]) -> Self {
         let mut held = Held { done: 0, not_held: 0 };
         for (server, reply) in round.replies() {
@@ -92,7 +91,7 @@ impl Held {
     }
 }
 
-/// Who holds it, as those say who do not hold it for us.
+/// The other holder that most of the servers name which do not hold it for us, and how many they are.
 pub(super) fn other_holder(round: &Round) -> Option<(Token, usize)> {
     let holders = round.replies().filter_map(|(_, reply)| match reply {
         Reply::NotHeld { holder } => holder.as_ref(),
@@ -101,111 +100,121 @@ pub(super) fn other_holder(round: &Round) -> Option<(Token, usize)> {
     most_common(holders).map(|(token, count)| (token.clone(), count))
 }
 
-/// What it means that there is no answer. A server that is lost to the token was not asked.
-fn silence(round: &Round, server: usize) -> Error {
-    match round.is_pending(server) {
-        true => Error::unanswered("no answer"),
-        false => undoing(),
-    }
-}
-
-fn undoing() -> Error {
+fn unfinished_undo() -> Error {
     Error::not_yet("still has to undo an earlier request")
 }
 
+/// An answer to a round, of one server: an error names its server.
+type Outcome = Result<(), Error>;
+
 impl Group {
-    /// The error that says, of each server, what happened.
-    pub(super) fn too_few<T>(&self, what: &str, answers: &[Result<T, Error>]) -> Error {
-        let lines: Vec<_> = answers
-            .iter()
-            .map(|answer| match answer {
-                Ok(_) => "ok".to_owned(),
-                Err(error) => error.to_string(),
-            })
-            .collect();
+    /// The error that says of each server what happened.
+    pub(super) fn too_few(&self, what: &str, answers: &[Outcome]) -> Error {
         let errors: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
-        let count = answers.len() - errors.len();
-        let text = self.too_few_text(count, what, &lines);
-        if errors.iter().any(|error| error.may_have_run()) {
-            return Error::unanswered(text);
-        }
-        if count + errors.iter().filter(|error| error.is_worth_asking_again()).count() >= self.majority() {
-            return Error::not_yet(text);
-        }
-        // A server that is away comes back; what all refuse stays refused.
-        let kind = errors.first().map_or(ErrorKind::Unavailable, |error| error.kind());
-        match errors.iter().all(|error| error.kind() == kind) {
-            true => Error::new(kind, text),
-            false => Error::unavailable(text),
-        }
-    }
-
-    /// The same of a round that was to grant something.
-    pub(super) fn too_few_to_grant(&self, round: &Round, youths: &[Option<Duration>]) -> Error {
-        let horizon = self.longest_ttl();
-        let answer = |server: usize| match (&round.answers[server], youths[server]) {
-            (Some(Err(error)), _) => Err(error.clone()),
-            (_, Some(age)) => Err(Error::unavailable(format!(
-                "started {} ago and may have forgotten leases (it counts again in {})",
-                seconds(age),
-                seconds(horizon.saturating_sub(age) + Duration::from_secs(1))
-            ))),
-            (Some(Ok(Reply::TooLate)), _) => Err(Error::unavailable("reached too late")),
-            (Some(Ok(_)), _) => Ok(()),
-            (None, _) => Err(silence(round, server)),
+        let (count, all, majority) = (answers.len() - errors.len(), self.members.len(), self.majority());
+        let what = format!("{count} of {all} servers {what}, {majority} are needed");
+        let error = if errors.iter().any(|error| error.may_have_run()) {
+            Error::unanswered(what)
+        } else if count + errors.iter().filter(|error| error.is_worth_asking_again()).count() >= majority {
+            Error::not_yet(what)
+        } else {
+            // A server that is away comes back; what all servers refuse stays refused.
+            let kind = errors.first().map_or(ErrorKind::Unavailable, |error| error.kind());
+            let is_common = errors.iter().all(|error| error.kind() == kind);
+            Error::new(if is_common { kind } else { ErrorKind::Unavailable }, what)
         };
-        self.too_few("can be counted on", &(0..youths.len()).map(answer).collect::<Vec<_>>())
+        let each = self.members.iter().zip(answers).map(|(member, answer)| match answer {
+            Ok(()) => format!("{}: ok", member.label),
+            Err(error) => error.summary(),
+        });
+        let error = error.because(each.collect::<Vec<_>>().join(", "));
+        match self.remedies(answers) {
+            Some(remedies) => error.fix(remedies),
+            None => error,
+        }
     }
 
-    /// The same of a round about a lease that should be held, on the servers that count.
-    pub(super) fn too_few_holders(&self, round: &Round, votes: &[bool]) -> Error {
-        let answer = |server: usize| match &round.answers[server] {
-            Some(Err(error)) => Err(error.clone()),
-            Some(Ok(Reply::NotHeld { .. })) => Err(Error::unavailable("does not hold it")),
-            Some(Ok(_)) if !votes[server] => Err(undoing()),
-            Some(Ok(_)) => Ok(()),
-            None => Err(silence(round, server)),
-        };
-        self.too_few("hold it", &(0..votes.len()).map(answer).collect::<Vec<_>>())
-    }
-
-    /// The same of any other round.
-    pub(super) fn too_few_answers(&self, round: &Round) -> Error {
-        let answer =
-            |server: usize| round.answers[server].clone().unwrap_or_else(|| Err(silence(round, server)));
-        self.too_few("answered", &(0..round.answers.len()).map(answer).collect::<Vec<_>>())
-    }
-
-    fn too_few_text(&self, count: usize, what: &str, lines: &[String]) -> String {
-        let (all, majority) = (self.members.len(), self.majority());
-        let are = if majority == 1 { "is" } else { "are" };
-        // What to do is said once, at the end, and the address of a server once as well.
-        let mut fixes: Vec<(&str, Vec<&str>)> = Vec::new();
-        let each = self.members.iter().zip(lines).map(|(member, line)| {
-            let (said, fix) = line.split_once("; ").unwrap_or((line, ""));
-            match fixes.iter_mut().find(|(known, _)| *known == fix) {
-                _ if fix.is_empty() => {}
+    /// What to do: each remedy once, with the servers that it is for.
+    fn remedies(&self, answers: &[Outcome]) -> Option<String> {
+        let mut remedies: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (member, answer) in self.members.iter().zip(answers) {
+            let Some(remedy) = answer.as_ref().err().and_then(Error::remedy) else { continue };
+            match remedies.iter_mut().find(|(known, _)| *known == remedy) {
                 Some((_, labels)) => labels.push(&member.label),
-                None => fixes.push((fix, vec![&member.label])),
+                None => remedies.push((remedy, vec![&member.label])),
             }
-            let said = said.strip_prefix(&format!("redis at {} ", member.label)).unwrap_or(said);
-            format!("{}: {said}", member.label)
+        }
+        let is_one = remedies.len() == 1;
+        let said = remedies.iter().map(|(remedy, labels)| match &labels[..] {
+            [_] if is_one => (*remedy).to_owned(),
+            [label] => format!("{label}: {remedy}"),
+            labels => format!("each of {}: {remedy}", labels.join(", ")),
         });
-        let each = each.collect::<Vec<_>>().join(", ");
-        let is_one = fixes.len() == 1;
-        let fixes = fixes.iter().map(|(fix, labels)| {
-            let fix = match fix.strip_prefix("is it ") {
-                Some(rest) if labels.len() > 1 => format!("are they {rest}"),
-                _ => (*fix).to_owned(),
-            };
-            if is_one { format!("; {fix}") } else { format!("; {}: {fix}", labels.join(" and ")) }
-        });
-        let fixes: String = fixes.collect();
-        format!("{count} of {all} servers {what}, {majority} {are} needed: {each}{fixes}")
+        let said = said.collect::<Vec<_>>().join("; ");
+        (!said.is_empty()).then_some(said)
     }
-}
 
-/// Whole seconds, for people.
-fn seconds(duration: Duration) -> String {
-    format!("{} s", duration.as_secs())
+    /// One error of this group about a server. The errors of a backend name their server themselves.
+    fn about(&self, server: usize, error: &Error) -> Outcome {
+        Err(error.of(&self.members[server].label))
+    }
+
+    /// A server that has not answered, or was not asked because the token is unusable there.
+    fn no_answer(&self, round: &Round, server: usize) -> Outcome {
+        match round.is_pending(server) {
+            true => self.about(server, &Error::unanswered("no answer")),
+            false => self.about(server, &unfinished_undo()),
+        }
+    }
+
+    fn each_server(&self, outcome: impl FnMut(usize) -> Outcome) -> Vec<Outcome> {
+        (0..self.members.len()).map(outcome).collect()
+    }
+
+    /// Too few servers that count granted a request. If only warm-ups are missing, it says how long they last.
+    pub(super) fn too_few_to_grant(&self, round: &Round, warm_ups: &[Option<WarmUp>]) -> Error {
+        let outcomes = self.each_server(|server| match (&round.answers[server], warm_ups[server]) {
+            (Some(Err(error)), _) => Err(error.clone()),
+            (_, Some(WarmUp { age, left })) => {
+                let what = format!(
+                    "started {} s ago and may have forgotten leases (it counts in {} s)",
+                    age.as_secs(),
+                    left.as_secs()
+                );
+                self.about(server, &Error::unavailable(what))
+            }
+            (Some(Ok(Reply::TooLate)), _) => self.about(server, &Error::unavailable("reached too late")),
+            (Some(Ok(_)), _) => Ok(()),
+            (None, _) => self.no_answer(round, server),
+        });
+        let error = self.too_few("can be counted on", &outcomes);
+        let mut lefts: Vec<_> = warm_ups.iter().flatten().map(|warm_up| warm_up.left).collect();
+        lefts.sort_unstable();
+        let missing = self.majority().saturating_sub(outcomes.iter().filter(|it| it.is_ok()).count());
+        match missing.checked_sub(1).and_then(|last| lefts.get(last)) {
+            Some(left) => error.fix(format!("try again in {} s", left.as_secs())),
+            None => error,
+        }
+    }
+
+    /// Too few servers that count hold a lease.
+    pub(super) fn too_few_holders(&self, round: &Round, votes: &[bool]) -> Error {
+        let outcomes = self.each_server(|server| match &round.answers[server] {
+            Some(Err(error)) => Err(error.clone()),
+            Some(Ok(Reply::NotHeld { .. })) => self.about(server, &Error::unavailable("does not hold it")),
+            Some(Ok(_)) if !votes[server] => self.about(server, &unfinished_undo()),
+            Some(Ok(_)) => Ok(()),
+            None => self.no_answer(round, server),
+        });
+        self.too_few("hold it", &outcomes)
+    }
+
+    /// Too few servers answered.
+    pub(super) fn too_few_answers(&self, round: &Round) -> Error {
+        let outcomes = self.each_server(|server| match &round.answers[server] {
+            Some(answer) => answer.clone().map(drop),
+            None => self.no_answer(round, server),
+        });
+        self.too_few("answered", &outcomes)
+    }
 }

@@ -1,6 +1,6 @@
-//! A group of stores in memory, each with a clock of its own, and lines to them that lose and delay what they carry.
+//! A group of stores in memory, each with a clock of its own, and connections that lose and delay requests and replies.
 //!
-//! Time is a manual clock's, and so are the servers' clocks, which are moved with it. All else is the real thing: domains, the keeper, queues.
+//! The test moves the clock of the clients and those of the servers. Domains, the keeper and queues are the real ones.
 
 mod attacks;
 mod errors;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tenure_testkit::dice::Dice;
 
-use super::{Ears, Quorum};
+use super::{MemberListeners, Quorum};
 use crate::api::domain::Domain;
 use crate::backend::memory::{Memory, MemoryStore};
 use crate::backend::{Answer, Backend, Capability, Incarnation, Pending, Sink};
@@ -24,7 +24,7 @@ use crate::core::deadlines::Terms;
 use crate::core::record::Op;
 use crate::engine::client::Client;
 use crate::sync::Mutex;
-use crate::time::clock::Clock;
+use crate::time::clock::{Clock, Moment, micros};
 use crate::time::manual_clock::ManualClock;
 use crate::types::error::{Error, ErrorKind};
 use crate::types::name::Name;
@@ -36,22 +36,43 @@ const NAME: &str = "orders/42";
 
 /// One server.
 struct Server {
-    store: Arc<MemoryStore>,
+    store: Mutex<Arc<MemoryStore>>,
     clock: Arc<ManualClock>,
     /// Requests fail at once.
     is_down: AtomicBool,
-    /// Requests are not answered, and executed when it is over.
+    /// The server executes and answers requests when it is resumed.
     is_paused: AtomicBool,
-    /// Its run, and how old that is in ms, where it says so.
-    run: Mutex<Option<(u64, u64)>>,
-    /// Requests for this name are refused for good.
+    incarnation: Mutex<ServerIncarnation>,
+    /// It refuses requests for this name for good.
     refused: Mutex<Option<Name>>,
     executed: AtomicU64,
 }
 
-/// What the lines do, of a hundred requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ServerIncarnation {
+    id: u64,
+    /// By the clock of the world; `None` if the server does not say it.
+    started: Option<Moment>,
+}
+
+impl Server {
+    /// It started that long ago.
+    fn set_age(&self, id: u64, now: Moment, age: Duration) {
+        let started = Moment::from_micros(now.as_micros() - micros(age));
+        *self.incarnation.lock() = ServerIncarnation { id, started: Some(started) };
+    }
+
+    /// It restarts without its data, and its connections break.
+    fn restart(&self, now: Moment) {
+        *self.store.lock() = Arc::new(MemoryStore::new(Clock::Manual(Arc::clone(&self.clock))));
+        let id = self.incarnation.lock().id + 1_000;
+        self.set_age(id, now, Duration::ZERO);
+    }
+}
+
+/// How many of a hundred requests a connection loses or delays.
 #[derive(Clone, Copy, Debug, Default)]
-struct Weather {
+struct Faults {
     lost_requests: u64,
     lost_replies: u64,
     late_requests: u64,
@@ -61,22 +82,22 @@ struct Weather {
 struct World {
     clock: Arc<ManualClock>,
     servers: Vec<Arc<Server>>,
-    weather: Weather,
+    faults: Faults,
     dice: Arc<Mutex<Dice>>,
-    trail: Trail,
+    log: Log,
 }
 
-/// What happened, in its order: printed when something went wrong.
+/// What happened, in its order; printed if a test fails.
 #[derive(Clone, Default)]
-struct Trail(Arc<Mutex<VecDeque<String>>>);
+struct Log(Arc<Mutex<VecDeque<String>>>);
 
-impl Trail {
-    /// How much of it is kept.
+impl Log {
+    /// How many lines it keeps.
     const LENGTH: usize = 300;
 
     fn note(&self, clock: &Clock, what: impl std::fmt::Display) {
         let mut lines = self.0.lock();
-        if lines.len() == Trail::LENGTH {
+        if lines.len() == Log::LENGTH {
             lines.pop_front();
         }
         lines.push_back(format!("{:?} {what}", clock.now()));
@@ -88,51 +109,55 @@ impl Trail {
 }
 
 impl World {
-    /// Servers whose clocks are ahead by so much.
-    fn new(skews: &[Duration], weather: Weather, seed: u64) -> Self {
+    /// Servers whose clocks are ahead by these times.
+    fn new(skews: &[Duration], faults: Faults, seed: u64) -> Self {
         let server = |skew: &Duration| {
             let clock = Arc::new(ManualClock::new());
             clock.jump(*skew);
             Arc::new(Server {
-                store: Arc::new(MemoryStore::new(Clock::Manual(Arc::clone(&clock)))),
+                store: Mutex::new(Arc::new(MemoryStore::new(Clock::Manual(Arc::clone(&clock))))),
                 clock,
                 is_down: AtomicBool::new(false),
                 is_paused: AtomicBool::new(false),
-                run: Mutex::new(None),
+                incarnation: Mutex::new(ServerIncarnation { id: 0, started: None }),
                 refused: Mutex::new(None),
                 executed: AtomicU64::new(0),
             })
         };
+        let servers: Vec<_> = skews.iter().map(server).collect();
+        for (id, server) in (1..).zip(&servers) {
+            server.incarnation.lock().id = id;
+        }
         World {
             clock: Arc::new(ManualClock::new()),
-            servers: skews.iter().map(server).collect(),
-            weather,
+            servers,
+            faults,
             dice: Arc::new(Mutex::new(Dice(seed | 1))),
-            trail: Trail::default(),
+            log: Log::default(),
         }
     }
 
     fn calm(servers: usize) -> Self {
-        World::new(&vec![Duration::ZERO; servers], Weather::default(), 1)
+        World::new(&vec![Duration::ZERO; servers], Faults::default(), 1)
     }
 
     /// A client that reaches all servers but these.
     fn client_without(&self, cut: &[usize]) -> Domain {
-        let lines = self.servers.iter().enumerate();
-        self.client_by(lines.map(|(index, _)| Way { is_cut: cut.contains(&index), lag: Duration::ZERO }))
+        let servers = self.servers.iter().enumerate();
+        self.client_by(servers.map(|(index, _)| Route { is_cut: cut.contains(&index), lag: Duration::ZERO }))
     }
 
     /// A client whose requests take so many ms to each server.
     fn client_lagging(&self, lags: &[u64]) -> Domain {
-        let way = |ms: &u64| Way { is_cut: false, lag: Duration::from_millis(*ms) };
-        self.client_by(lags.iter().map(way))
+        let route = |ms: &u64| Route { is_cut: false, lag: Duration::from_millis(*ms) };
+        self.client_by(lags.iter().map(route))
     }
 
-    fn client_by(&self, ways: impl Iterator<Item = Way>) -> Domain {
+    fn client_by(&self, routes: impl Iterator<Item = Route>) -> Domain {
         let clock = Clock::Manual(Arc::clone(&self.clock));
-        let (connect, ways) = (self.connect(), ways.collect::<Vec<_>>());
+        let (connect, routes) = (self.connect(), routes.collect::<Vec<_>>());
         let connect = move |sink: Weak<dyn Sink>| {
-            let quorum = connect(sink, &ways);
+            let quorum = connect(sink, &routes);
             Pending::now(quorum.map(|quorum| Arc::new(quorum) as Arc<dyn Backend>))
         };
         let client = crate::engine::new_client(clock, Box::new(connect));
@@ -143,37 +168,38 @@ impl World {
     fn client_shown(&self) -> (Domain, Arc<OnceLock<Arc<Quorum>>>) {
         let opened: Arc<OnceLock<Arc<Quorum>>> = Arc::default();
         let (connect, shown) = (self.connect(), Arc::clone(&opened));
-        let ways = vec![Way { is_cut: false, lag: Duration::ZERO }; self.servers.len()];
+        let routes = vec![Route { is_cut: false, lag: Duration::ZERO }; self.servers.len()];
         let connect = move |sink: Weak<dyn Sink>| {
-            let quorum = connect(sink, &ways).map(Arc::new);
+            let quorum = connect(sink, &routes).map(Arc::new);
             Pending::now(quorum.map(|quorum| Arc::clone(shown.get_or_init(|| quorum)) as Arc<dyn Backend>))
         };
         let client = crate::engine::new_client(Clock::Manual(Arc::clone(&self.clock)), Box::new(connect));
         (Domain::with(client, Terms::new(TTL, None), "quorum of memory"), opened)
     }
 
-    fn connect(&self) -> impl Fn(Weak<dyn Sink>, &[Way]) -> Result<Quorum, Error> + Send + Sync + use<> {
-        let (servers, weather, dice) = (self.servers.clone(), self.weather, Arc::clone(&self.dice));
-        let (ours, trail) = (Clock::Manual(Arc::clone(&self.clock)), self.trail.clone());
-        move |sink, ways| {
-            let (session, ears) = (Session::random(), Ears::new(servers.len(), &sink, &ours));
-            let lines = servers.iter().zip(ways).enumerate().map(|(index, (server, way))| {
-                let store = Arc::clone(&server.store);
-                let memory = Memory::connect_as(store, ears.of(index), Arc::default(), session.clone());
-                let line = Line {
-                    memory: Arc::new(memory),
+    fn connect(&self) -> impl Fn(Weak<dyn Sink>, &[Route]) -> Result<Quorum, Error> + Send + Sync + use<> {
+        let (servers, faults, dice) = (self.servers.clone(), self.faults, Arc::clone(&self.dice));
+        let (ours, log) = (Clock::Manual(Arc::clone(&self.clock)), self.log.clone());
+        move |sink, routes| {
+            let (session, listeners) = (Session::random(), MemberListeners::new(servers.len(), &sink, &ours));
+            let connections = servers.iter().zip(routes).enumerate().map(|(index, (server, route))| {
+                let connection = Connection {
+                    session: session.clone(),
+                    sink: listeners.of(index),
+                    current: Mutex::default(),
                     server: Arc::clone(server),
                     clock: ours.clone(),
-                    weather,
+                    faults,
                     dice: Arc::clone(&dice),
-                    way: *way,
+                    route: *route,
                     label: format!("h{}", index + 1),
-                    trail: trail.clone(),
+                    log: log.clone(),
                 };
-                (line.label.clone(), Arc::new(line) as Arc<dyn Backend>)
+                connection.memory();
+                (connection.label.clone(), Arc::new(connection) as Arc<dyn Backend>)
             });
-            let lines = lines.collect();
-            Quorum::new(session, lines, ears, TTL, ours.clone(), false)
+            let connections = connections.collect();
+            Quorum::new(session, connections, listeners, TTL, ours.clone(), false)
         }
     }
 
@@ -181,7 +207,7 @@ impl World {
         self.client_without(&[])
     }
 
-    /// Time passes, everywhere.
+    /// Moves all clocks.
     async fn pass(&self, time: Duration) {
         const STEP: Duration = Duration::from_millis(2);
         let mut left = time;
@@ -193,7 +219,7 @@ impl World {
         }
     }
 
-    /// Time passes until the work is done.
+    /// Moves all clocks until the work is done.
     async fn drive<F: Future>(&self, work: F) -> F::Output {
         let mut work = std::pin::pin!(work);
         for _ in 0..20_000 {
@@ -206,12 +232,12 @@ impl World {
         panic!("it does not end within 40 s");
     }
 
-    /// How many servers hold the name.
+    /// The servers that hold the name.
     fn holders(&self) -> Vec<usize> {
         let name = Name::new(NAME).expect("a name");
         let is_held = |server: &Arc<Server>| {
-            let line = Memory::connect(Arc::clone(&server.store), Weak::<Client>::new());
-            match line.execute(&name, Op::Inspect) {
+            let client = Memory::connect(Arc::clone(&server.store.lock()), Weak::<Client>::new());
+            match client.execute(&name, Op::Inspect) {
                 Pending::Now(Some(Ok(Answer {
                     reply: crate::core::record::Reply::Seen { holding, .. },
                     ..
@@ -237,26 +263,50 @@ async fn race<A: Future, B: Future>(
     .await
 }
 
-/// A client's line to one server.
-struct Line {
-    memory: Arc<Memory>,
+/// A client's connection to one server, which is made again after a restart.
+struct Connection {
+    session: Session,
+    sink: Weak<dyn Sink>,
+    current: Mutex<Option<(ServerIncarnation, Arc<Memory>)>>,
     server: Arc<Server>,
     clock: Clock,
-    weather: Weather,
+    faults: Faults,
     dice: Arc<Mutex<Dice>>,
-    way: Way,
+    route: Route,
     label: String,
-    trail: Trail,
+    log: Log,
 }
 
-/// How a client gets to a server.
+/// Whether a client reaches a server, and how fast.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct Route {
     is_cut: bool,
     lag: Duration,
 }
 
-impl Line {
+impl Connection {
+    /// The connection that stands, or a new one if the server has restarted.
+    fn memory(&self) -> Arc<Memory> {
+        let incarnation = *self.server.incarnation.lock();
+        let mut current = self.current.lock();
+        if let Some((known, memory)) = &*current
+            && known.id == incarnation.id
+        {
+            return Arc::clone(memory);
+        }
+        let store = Arc::clone(&self.server.store.lock());
+        let memory = Memory::connect_as(store, self.sink.clone(), Arc::default(), self.session.clone());
+        let memory = Arc::new(memory);
+        let before = current.replace((incarnation, Arc::clone(&memory)));
+        drop(current);
+        if before.is_some()
+            && let Some(sink) = self.sink.upgrade()
+        {
+            sink.verify_all();
+        }
+        memory
+    }
+
     fn is_unlucky(&self, of_hundred: u64) -> bool {
         of_hundred > 0 && self.dice.lock().roll(100) < of_hundred
     }
@@ -266,13 +316,13 @@ impl Line {
     }
 }
 
-impl Backend for Line {
+impl Backend for Connection {
     fn session(&self) -> &Session {
-        self.memory.session()
+        &self.session
     }
 
     fn server_now(&self, name: &Name) -> Option<u64> {
-        self.memory.server_now(name)
+        self.current.lock().as_ref().and_then(|(_, memory)| memory.server_now(name))
     }
 
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {
@@ -280,20 +330,23 @@ impl Backend for Line {
             return Pending::now(Err(error));
         }
         if self.server.refused.lock().as_ref() == Some(name) {
-            return Pending::now(Err(Error::new(ErrorKind::Denied, "no permission; grant it")));
+            let denied = Error::new(ErrorKind::Denied, format!("{}: no permission", self.label));
+            return Pending::now(Err(denied.fix("grant it")));
         }
-        let Weather { lost_requests, lost_replies, late_requests, late_replies } = self.weather;
+        let Faults { lost_requests, lost_replies, late_requests, late_replies } = self.faults;
         if self.is_unlucky(lost_requests) {
             return Pending::Later(Box::pin(std::future::pending()));
         }
-        let (clock, memory) = (self.clock.clone(), Arc::clone(&self.memory));
+        let (clock, memory) = (self.clock.clone(), self.memory());
+        let id = self.server.incarnation.lock().id;
         let (server, name) = (Arc::clone(&self.server), name.clone());
-        let lag = (!self.way.lag.is_zero()).then_some(self.way.lag);
+        let lag = (!self.route.lag.is_zero()).then_some(self.route.lag);
         let before = self.is_unlucky(late_requests).then(|| self.delay()).or(lag);
         let after = self.is_unlucky(late_replies).then(|| self.delay());
         let is_lost = self.is_unlucky(lost_replies);
-        let (label, trail) = (self.label.clone(), self.trail.clone());
-        // A request goes on by itself, whoever waits for it.
+        let is_cut_short = self.dice.lock().roll(2) == 0;
+        let (label, log) = (self.label.clone(), self.log.clone());
+        // A request continues although its caller may drop it.
         let running = tokio::spawn(async move {
             if let Some(before) = before {
                 clock.sleep_until(clock.now() + before).await;
@@ -301,16 +354,24 @@ impl Backend for Line {
             while server.is_paused.load(Ordering::SeqCst) {
                 clock.sleep_until(clock.now() + MS).await;
             }
+            let broken = || Err(Error::unanswered(format!("{label}: the connection broke")));
+            if server.incarnation.lock().id != id {
+                return broken();
+            }
             server.executed.fetch_add(1, Ordering::SeqCst);
             let asked = format!("{op:?}");
             let answer = memory.execute(&name, op).await;
             let fate = if is_lost { "lost" } else { "answered" };
-            trail.note(&clock, format_args!("{label} {asked}, {fate}: {answer:?}"));
+            log.note(&clock, format_args!("{label} {asked}, {fate}: {answer:?}"));
             if is_lost {
                 std::future::pending::<()>().await;
             }
             if let Some(after) = after {
                 clock.sleep_until(clock.now() + after).await;
+            }
+            // A reply that the server sent before it died may still arrive, or not.
+            if server.incarnation.lock().id != id && is_cut_short {
+                return broken();
             }
             answer
         });
@@ -318,8 +379,8 @@ impl Backend for Line {
     }
 
     fn list(&self, prefix: &str) -> Pending<Vec<Name>> {
-        let (clock, server, lag) = (self.clock.clone(), Arc::clone(&self.server), self.way.lag);
-        let (memory, prefix) = (Arc::clone(&self.memory), prefix.to_owned());
+        let (clock, server, lag) = (self.clock.clone(), Arc::clone(&self.server), self.route.lag);
+        let (memory, prefix) = (self.memory(), prefix.to_owned());
         Pending::Later(Box::pin(async move {
             clock.sleep_until(clock.now() + lag).await;
             while server.is_paused.load(Ordering::SeqCst) {
@@ -330,17 +391,18 @@ impl Backend for Line {
     }
 
     fn outage(&self) -> Option<Error> {
-        let is_away = self.way.is_cut || self.server.is_down.load(Ordering::SeqCst);
-        is_away.then(|| Error::unavailable("connection refused"))
+        let is_away = self.route.is_cut || self.server.is_down.load(Ordering::SeqCst);
+        is_away.then(|| Error::unavailable("connection refused").of(&self.label))
     }
 
     fn incarnation(&self) -> Option<Incarnation> {
-        let (id, age) = (*self.server.run.lock())?;
-        Some(Incarnation { id: Arc::from(id.to_string()), age: Some(Duration::from_millis(age)) })
+        let (ServerIncarnation { id, started }, _) = self.current.lock().clone()?;
+        let age = started.map(|started| self.clock.now().since(started));
+        Some(Incarnation { id: Arc::from(id.to_string()), age })
     }
 
     fn capabilities(&self) -> &'static [Capability] {
-        self.memory.capabilities()
+        &[Capability::List, Capability::Detach, Capability::Force]
     }
 
     fn warnings(&self) -> Vec<String> {

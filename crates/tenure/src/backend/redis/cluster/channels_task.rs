@@ -170,7 +170,7 @@ mod tests {
     use super::super::super::keys::Keys;
     use super::*;
     use crate::backend::Sink;
-    use crate::backend::rehearsal::Ear;
+    use crate::backend::self_test::TestListener;
     use crate::core::record::HEARTBEAT;
     use crate::time::clock::Clock;
     use crate::types::name::Name;
@@ -183,7 +183,7 @@ mod tests {
         let access = Access::new(url, None, 0).expect("no certificates");
         let timeout = Some(Duration::from_millis(100));
         let connector = Connector::of_node(url, &access, &url.hosts()[0], timeout).expect("a host");
-        let sink: Weak<dyn Sink> = Weak::<Ear>::new();
+        let sink: Weak<dyn Sink> = Weak::<TestListener>::new();
         let context =
             SessionContext::new(Session::random(), Keys::new("tenure:"), Clock::System, sink, false);
         Channels::new(Arc::new(connector), context, Weak::new(), 1)

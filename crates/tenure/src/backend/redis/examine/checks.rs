@@ -8,7 +8,7 @@ use redis::ConnectionAddr;
 use super::super::connect::Connector;
 use super::facts::{ClockFact, Facts};
 use super::remedy::Remedies;
-use crate::backend::rehearsal::shown;
+use crate::backend::self_test::shown;
 use crate::types::finding::{FENCES_GROW, Finding, TWO_HOLD};
 
 /// The oldest version that works, and the oldest one with flags for scripts.

@@ -13,8 +13,8 @@ use super::super::fault;
 use super::super::server::{field, string};
 use super::facts::{Facts, setting};
 use super::remedy::Remedies;
-use super::{SelfTest, checks, of_server, replicas, server_words};
-use crate::backend::rehearsal::{self, Ear, Rehearsed, rehearse, shown};
+use super::{ServerSelfTest, checks, of_server, replicas, server_words};
+use crate::backend::self_test::{self, SelfTest, TestListener, shown};
 use crate::backend::{Backend as _, Sink};
 use crate::types::error::Error;
 use crate::types::finding::Finding;
@@ -51,7 +51,7 @@ pub(in super::super) async fn examine(router: Arc<Router>) -> Result<Vec<Finding
     }];
     findings.push(cluster(first, &router).await?);
     findings.push(checks::encryption(connector));
-    let self_test = SelfTest::on_cluster(&router).await;
+    let self_test = ServerSelfTest::on_cluster(&router).await;
     let mut looked = Vec::new();
     for (node, mut facts) in asked {
         // This time counts for all nodes.
@@ -160,10 +160,10 @@ async fn is_moving(router: &Router) -> bool {
     false
 }
 
-impl SelfTest {
+impl ServerSelfTest {
     async fn on_cluster(router: &Arc<Router>) -> Self {
-        SelfTest::try_on_cluster(router).await.unwrap_or_else(|error| SelfTest {
-            rehearsed: Rehearsed { lease: Err(error), hand_over: None, loss: None },
+        ServerSelfTest::try_on_cluster(router).await.unwrap_or_else(|error| ServerSelfTest {
+            lease_test: SelfTest { lease: Err(error), hand_over: None, loss: None },
             grants_refused: None,
             untracked: None,
             acknowledged: None,
@@ -171,9 +171,10 @@ impl SelfTest {
     }
 
     async fn try_on_cluster(router: &Arc<Router>) -> Result<Self, Error> {
-        let (unused, sink, name) = (Arc::new(Ear::default()), Arc::new(Ear::default()), rehearsal::name());
+        let (unused, sink, name) =
+            (Arc::new(TestListener::default()), Arc::new(TestListener::default()), self_test::name());
         let (holder, waiter) = (another(router, &unused).await?, another(router, &sink).await?);
-        let rehearsed = rehearse(&name, &holder, &waiter, &sink).await;
+        let lease_test = self_test::run(&name, &holder, &waiter, &sink).await;
         // If the server refuses this, it refused the lease too.
         drop(holder.forget(&name).await);
         let nodes = |of: &Cluster| of.owner_of(&name);
@@ -181,13 +182,13 @@ impl SelfTest {
         let grants_refused = grants_refused.map(|error| server_words(&error));
         let grants_refused = grants_refused.or_else(|| nodes(&holder)?.client.unpublished().cloned());
         let untracked = nodes(&waiter).and_then(|node| node.client.server()?.tracking_refused.clone());
-        Ok(SelfTest { rehearsed, grants_refused, untracked, acknowledged: None })
+        Ok(ServerSelfTest { lease_test, grants_refused, untracked, acknowledged: None })
     }
 }
 
 /// Another client of the same cluster.
-async fn another(router: &Router, sink: &Arc<Ear>) -> Result<Cluster, Error> {
-    let sink: Weak<dyn Sink> = Arc::<Ear>::downgrade(sink);
+async fn another(router: &Router, sink: &Arc<TestListener>) -> Result<Cluster, Error> {
+    let sink: Weak<dyn Sink> = Arc::<TestListener>::downgrade(sink);
     let (keys, clock) = (router.context.keys.clone(), router.context.clock.clone());
     Cluster::connect(router.another(SessionContext::new(Session::random(), keys, clock, sink, false))?, true)
         .await

@@ -11,7 +11,7 @@ use crate::backend::redis::client::{ServerClient, SessionContext};
 use crate::backend::redis::connect::Connector;
 use crate::backend::redis::keys::Keys;
 use crate::backend::redis::replicas::VerifyGrants;
-use crate::backend::{Answer, Sink};
+use crate::backend::{Answer, Presence, Sink};
 use crate::time::clock::Clock;
 use crate::types::owner::Session;
 use crate::url::{DomainUrl, Target};
@@ -22,7 +22,7 @@ async fn client_of(server: &RedisServer) -> ServerClient {
     let connector = Arc::new(Connector::new(url, None).expect("a host"));
     let sink: Weak<dyn Sink> = Weak::<VerifyGrants>::new();
     let context = SessionContext::new(Session::random(), Keys::new("tenure:"), Clock::System, sink, false);
-    ServerClient::open(connector, context, None, true)
+    ServerClient::open(connector, context, None, Presence::Required)
         .await
         .map_err(|error| error.to_string())
         .expect("a server")

@@ -1,11 +1,11 @@
-//! What went wrong once, by an order of events that is rare.
+//! Rare orders of events that once went wrong.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::super::bids::Heard;
-use super::{MS, NAME, TTL, Way, World};
+use super::super::bids::PushedGrant;
+use super::{MS, NAME, Route, TTL, World};
 use crate::ErrorKind;
 use crate::backend::Backend;
 use crate::core::record::{Op, Reply, Wait};
@@ -13,9 +13,9 @@ use crate::engine::client::Client;
 use crate::types::name::Name;
 use crate::types::owner::Token;
 
-// R3.9, S2: each is granted the name by every server, one after the other; the one that stays has the higher fence.
+// R3.9, S2: every server grants the name to both, one after the other; the one that stays has the higher fence.
 #[tokio::test]
-async fn of_two_that_take_over_at_once_the_later_fence_stays() {
+async fn of_two_clients_that_take_over_at_once_the_higher_fence_stays() {
     for lags in [[0, 0, 10, 10, 10], [0, 0, 10, 10, 12], [0, 0, 10, 10, 8]] {
         let world = World::calm(5);
         let (one, other) = (world.client_lagging(&lags), world.client_lagging(&[10, 10, 0, 0, 10]));
@@ -35,14 +35,14 @@ async fn of_two_that_take_over_at_once_the_later_fence_stays() {
     }
 }
 
-// R2.3: a push that came to nothing is asked about once, and not again and again.
+// R2.3
 #[tokio::test]
-async fn a_push_that_came_to_nothing_is_asked_about_once() {
+async fn a_push_without_a_grant_leads_to_one_question() {
     let world = World::calm(3);
     let holder = world.client();
     let guard = world.drive(holder.lock(NAME).acquire()).await.expect("a free name");
-    let way = Way { is_cut: false, lag: 4 * MS };
-    let quorum = Arc::new(world.connect()(Weak::<Client>::new(), &[way; 3]).expect("three servers"));
+    let route = Route { is_cut: false, lag: 4 * MS };
+    let quorum = Arc::new(world.connect()(Weak::<Client>::new(), &[route; 3]).expect("three servers"));
     let (name, token) = (Name::new(NAME).expect("a name"), Token::fresh(quorum.session(), "", TTL));
     let ask = || {
         let not_after = (quorum.0.clock.now() + TTL).as_micros();
@@ -54,7 +54,7 @@ async fn a_push_that_came_to_nothing_is_asked_about_once() {
     let before = world.servers[0].executed.load(Ordering::SeqCst);
     let asking = tokio::spawn(quorum.execute(&name, ask()));
     world.pass(2 * MS).await;
-    assert_eq!(quorum.0.bids.heard(&token, 0), Heard::Wanted);
+    assert_eq!(quorum.0.bids.pushed(&token, 0), PushedGrant::Wanted);
     world.pass(60 * MS).await;
     assert!(asking.is_finished(), "it has its answer");
     let reply = asking.await.expect("no panic").expect("an answer").reply;
@@ -63,9 +63,9 @@ async fn a_push_that_came_to_nothing_is_asked_about_once() {
     assert!(guard.is_held());
 }
 
-// R3.9: a lease that still has a majority is not broken, and nobody is told so.
+// R3.9: the error must not say that a lease is broken which still has a majority.
 #[tokio::test]
-async fn a_lease_that_keeps_its_majority_is_not_said_to_be_broken() {
+async fn breaking_a_lease_that_keeps_its_majority_fails() {
     let world = World::calm(5);
     let (holder, breaker) = (world.client(), world.client_lagging(&[6; 5]));
     let guard = world.drive(holder.lock(NAME).acquire()).await.expect("a free name");
@@ -75,7 +75,7 @@ async fn a_lease_that_keeps_its_majority_is_not_said_to_be_broken() {
         let breaker = breaker.clone();
         async move { breaker.break_lock(NAME, &held).await }
     });
-    // They answer who holds it, and are away when they are told to end it.
+    // They show the holder, and are away when they should end its lease.
     world.pass(Duration::from_millis(4)).await;
     world.servers[..3].iter().for_each(|server| server.is_down.store(true, Ordering::SeqCst));
     let error = world.drive(breaking).await.expect("no panic").map(drop).expect_err("two of five ended it");
@@ -85,9 +85,9 @@ async fn a_lease_that_keeps_its_majority_is_not_said_to_be_broken() {
     assert!(guard.is_held());
 }
 
-// R3.9, R3.6: servers that did not answer a leave are lost to its token, not to whoever waits.
+// R3.9, R3.6: if servers did not answer a leave, the token is unusable there, but the waiter continues.
 #[tokio::test]
-async fn a_waiter_to_whom_a_majority_is_lost_goes_on_with_another_token() {
+async fn a_waiter_whose_token_is_unusable_continues_with_another() {
     let world = World::calm(3);
     let (holder, (waiter, opened)) = (world.client(), world.client_shown());
     let guard = world.drive(holder.lock(NAME).acquire()).await.expect("a free name");
@@ -98,8 +98,8 @@ async fn a_waiter_to_whom_a_majority_is_lost_goes_on_with_another_token() {
     let tokens = quorum.0.bids.tokens();
     let [token] = &tokens[..] else { panic!("one bid, not {tokens:?}") };
     assert!(!quorum.is_unusable(token));
-    [1, 2].into_iter().for_each(|server| quorum.0.bids.lose(token, server));
-    // An outage is no reason to begin anew: a waiter that did would never give up.
+    [1, 2].into_iter().for_each(|server| quorum.0.bids.make_unusable(token, server));
+    // An outage is no reason for another token: a waiter that took one would never give up.
     world.servers[1..].iter().for_each(|server| server.is_down.store(true, Ordering::SeqCst));
     assert!(!quorum.is_unusable(token));
     world.servers[1..].iter().for_each(|server| server.is_down.store(false, Ordering::SeqCst));
@@ -110,16 +110,16 @@ async fn a_waiter_to_whom_a_majority_is_lost_goes_on_with_another_token() {
     assert!(next.fence() > fence && next.is_held());
 }
 
-// R3.9, S1: a leave that is on its way there may be executed after what is asked now, and take it away again.
+// R3.9, S1: a leave that is on its way there may be executed after this request, and end its grant.
 #[tokio::test]
-async fn a_server_that_is_lost_to_a_bid_is_not_asked_where_no_other_is_in_reach() {
+async fn a_server_with_a_leave_under_way_is_not_asked_although_no_other_is_in_reach() {
     let world = World::calm(3);
-    let ways = [Way { is_cut: false, lag: Duration::ZERO }; 3];
-    let quorum = world.connect()(Weak::<Client>::new(), &ways).expect("three servers");
+    let routes = [Route { is_cut: false, lag: Duration::ZERO }; 3];
+    let quorum = world.connect()(Weak::<Client>::new(), &routes).expect("three servers");
     let (name, token) = (Name::new(NAME).expect("a name"), Token::fresh(quorum.session(), "", TTL));
     quorum.0.bids.begin(&token, TTL);
-    quorum.0.bids.leaving(&token, 0);
-    quorum.0.saw_contended(&name);
+    quorum.0.bids.leave_sent(&token, 0);
+    quorum.0.note_contended(&name);
     world.servers[1..].iter().for_each(|server| server.is_down.store(true, Ordering::SeqCst));
     let before = world.servers[0].executed.load(Ordering::SeqCst);
     let not_after = (quorum.0.clock.now() + TTL).as_micros();

@@ -1,4 +1,4 @@
-//! What an error says of each server, and whether it passes by itself.
+//! What an error says of each server, and whether it is transient.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -11,12 +11,12 @@ use crate::backend::memory::Memory;
 use crate::core::record::{Op, Reply};
 use crate::engine::client::Client;
 
-// R3.9: it was not asked, so nothing of this request can be executed there.
+// R3.9: the client did not ask that server, so it can't execute the request.
 #[tokio::test]
-async fn a_server_that_is_lost_to_a_token_is_said_to_be() {
+async fn an_error_says_on_which_server_a_token_is_unusable() {
     let world = World::calm(3);
     let asker = Asker::new(&world);
-    asker.quorum.0.bids.lose(&asker.token, 0);
+    asker.quorum.0.bids.make_unusable(&asker.token, 0);
     set_down(&world, 1, true);
     let error = asker.ask(&world, asker.acquire()).await.expect_err("one of three");
     let text = "1 of 3 servers can be counted on, 2 are needed: h1: still has to undo an earlier request, \
@@ -27,13 +27,13 @@ async fn a_server_that_is_lost_to_a_token_is_said_to_be() {
 
 // R3.9
 #[tokio::test]
-async fn a_renewal_says_who_holds_the_lease() {
+async fn a_failed_renewal_says_which_servers_hold_the_lease() {
     let world = World::calm(5);
     let asker = Asker::new(&world);
     assert!(matches!(asker.ask(&world, asker.acquire()).await, Ok(Reply::Granted { .. })));
     for server in &world.servers[2..4] {
-        let line = Memory::connect(Arc::clone(&server.store), Weak::<Client>::new());
-        line.execute(&asker.name, asker.leave()).await.expect("it answers");
+        let client = Memory::connect(Arc::clone(&server.store.lock()), Weak::<Client>::new());
+        client.execute(&asker.name, asker.leave()).await.expect("it answers");
     }
     world.servers[4].is_paused.store(true, Ordering::SeqCst);
     let renewal = Op::Renew { token: asker.token.clone(), ttl: TTL };
@@ -43,9 +43,9 @@ async fn a_renewal_says_who_holds_the_lease() {
     assert_eq!(error.to_string(), text);
 }
 
-// R3.9: what all refuse does not pass by itself; a server that is away comes back.
+// R3.9: a refusal of all servers does not pass; a server that is away comes back.
 #[tokio::test]
-async fn what_all_servers_refuse_is_not_transient() {
+async fn a_refusal_of_all_servers_is_not_transient() {
     let world = World::calm(3);
     let asker = Asker::new(&world);
     let refuse = |server: usize| *world.servers[server].refused.lock() = Some(asker.name.clone());

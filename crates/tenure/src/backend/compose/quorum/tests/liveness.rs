@@ -1,4 +1,4 @@
-//! What a minority that is silent, slow or refuses must not cost.
+//! What a minority that is silent, slow or refuses requests must not delay.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn set_paused(world: &World, servers: &[usize], is_paused: bool) {
     servers.iter().for_each(|&server| world.servers[server].is_paused.store(is_paused, Ordering::SeqCst));
 }
 
-// R3.9: what it was exchanged for is there for whoever asks again.
+// R3.9: the lease is there when the client asks again.
 #[tokio::test]
 async fn a_ticket_survives_servers_that_are_slow_to_take_its_fence() {
     let world = World::calm(3);
@@ -53,21 +53,21 @@ async fn names_are_listed_without_a_silent_minority() {
     assert_eq!(names, std::slice::from_ref(&asker.name));
 }
 
-// R3.9: a server that answers what it was owed is there again.
+// R3.9
 #[tokio::test]
-async fn a_server_that_answers_a_debt_is_not_silent() {
+async fn a_server_that_answers_a_compensation_is_not_silent() {
     let world = World::calm(3);
     let Asker { quorum, name, token } = Asker::new(&world);
     let group = &quorum.0;
     group.members[0].is_silent.store(true, Ordering::Relaxed);
-    group.owe(0, &name, Op::Leave { token }, group.clock.now());
+    group.undo_now(0, &name, Op::Leave { token });
     world.pass(10 * MS).await;
     assert!(group.members[0].is_in_reach());
 }
 
-// I5: what is refused for good keeps nothing else from being undone.
+// I5
 #[tokio::test]
-async fn a_debt_that_is_refused_keeps_no_other_waiting() {
+async fn a_compensation_that_is_refused_keeps_no_other_waiting() {
     let world = World::calm(3);
     let asker = Asker::new(&world);
     let group = &asker.quorum.0;
@@ -75,13 +75,13 @@ async fn a_debt_that_is_refused_keeps_no_other_waiting() {
     world.pass(5 * MS).await;
     let other = Name::new("refused").expect("a name");
     *world.servers[0].refused.lock() = Some(other.clone());
-    group.owe(0, &other, asker.leave(), group.clock.now());
-    group.owe(0, &asker.name, asker.leave(), group.clock.now());
+    group.undo_now(0, &other, asker.leave());
+    group.undo_now(0, &asker.name, asker.leave());
     world.pass(10 * MS).await;
     assert_eq!(world.holders(), [1, 2]);
 }
 
-// R3.9: layered waits for a second, and must not give up before a majority has answered.
+// R3.9: layered waits for one second, and must have the answer of a majority by then.
 #[tokio::test]
 async fn a_leave_does_not_wait_long_for_a_silent_minority() {
     let world = World::calm(3);
@@ -95,7 +95,7 @@ async fn a_leave_does_not_wait_long_for_a_silent_minority() {
     assert!(clock.now().since(begun) < 600 * MS, "{:?}", clock.now().since(begun));
 }
 
-// R3.9: whoever is refused waits once for a silent server that is told so, and not every time.
+// R3.9: a refused client waits for a silent server once, to leave it, and not every time.
 #[tokio::test]
 async fn a_refusal_waits_once_for_a_silent_minority() {
     let world = World::calm(3);
@@ -110,7 +110,7 @@ async fn a_refusal_waits_once_for_a_silent_minority() {
         let reply = asker.ask(&world, op).await.expect("two of three");
         assert!(matches!(reply, Reply::Busy { .. }), "{reply:?}");
         took.push(asker.quorum.0.clock.now().since(begun));
-        // Then the name does not count as contended any more, and all are asked again.
+        // Then the name is not contended any more, and the client asks all servers again.
         world.pass(CONTENDED + 50 * MS).await;
     }
     assert!(took[1] < 10 * MS, "{took:?}");

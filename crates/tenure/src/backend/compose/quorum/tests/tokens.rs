@@ -1,11 +1,11 @@
-//! A token that is asked with again: what may still be undone for it is not counted.
+//! Asking with one token again: servers that may still undo something for it do not count.
 
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::super::Quorum;
-use super::{MS, NAME, TTL, Way, World};
+use super::{MS, NAME, Route, TTL, World};
 use crate::backend::Backend;
 use crate::core::record::{Op, Reply, Wait};
 use crate::engine::client::Client;
@@ -25,10 +25,10 @@ impl Asker {
         Asker::lagging(world, Duration::ZERO)
     }
 
-    /// One whose requests take so long.
+    /// A client whose requests take that long.
     pub(super) fn lagging(world: &World, lag: Duration) -> Self {
-        let ways = vec![Way { is_cut: false, lag }; world.servers.len()];
-        let quorum = world.connect()(Weak::<Client>::new(), &ways).expect("servers");
+        let routes = vec![Route { is_cut: false, lag }; world.servers.len()];
+        let quorum = world.connect()(Weak::<Client>::new(), &routes).expect("servers");
         let (name, token) = (Name::new(NAME).expect("a name"), Token::fresh(quorum.session(), "", TTL));
         Asker { quorum, token, name }
     }
@@ -60,7 +60,7 @@ pub(super) fn set_down(world: &World, server: usize, is_down: bool) {
     world.servers[server].is_down.store(is_down, Ordering::SeqCst);
 }
 
-// R2.4, R2.5: a client that repeats a release that too few servers answered must know that the first one may have ended the lease.
+// R2.4, R2.5: a client that repeats such a release must know that the first one may have ended the lease.
 #[tokio::test]
 async fn a_release_that_too_few_servers_answered_may_have_run() {
     let world = World::calm(3);
@@ -75,9 +75,9 @@ async fn a_release_that_too_few_servers_answered_may_have_run() {
     assert!(error.may_have_run(), "{error}");
 }
 
-// R3.9, S1: its leave is sent to a server that was away when that is back; a grant that was counted since would go with it.
+// R3.9, S1: the server gets the leave when it is back, and would end a grant that was counted since.
 #[tokio::test]
-async fn a_server_that_was_not_told_of_a_leave_does_not_count_for_its_token() {
+async fn a_server_that_missed_a_leave_does_not_count_for_its_token() {
     let world = World::calm(3);
     let asker = Asker::new(&world);
     let granted = asker.ask(&world, asker.acquire()).await.expect("a free name");
@@ -94,22 +94,22 @@ async fn a_server_that_was_not_told_of_a_leave_does_not_count_for_its_token() {
     if let Ok(Reply::Granted { .. }) = again {
         assert_eq!(world.holders(), held, "what was granted was taken back");
     }
-    let spent = Asker { token: Token::fresh(asker.quorum.session(), "", TTL), ..asker };
-    let other = spent.ask(&world, spent.acquire()).await.expect("two of three");
-    assert!(matches!(other, Reply::Granted { .. }), "only the one token is spent: {other:?}");
+    let other_token = Asker { token: Token::fresh(asker.quorum.session(), "", TTL), ..asker };
+    let other = other_token.ask(&world, other_token.acquire()).await.expect("two of three");
+    assert!(matches!(other, Reply::Granted { .. }), "only the one token is unusable: {other:?}");
 }
 
-// R3.9, S1: the same of a request that was not answered, which is undone when it can't be executed any more.
+// R3.9, S1: the request is undone once it can't be executed any more.
 #[tokio::test]
-async fn a_server_that_is_haunted_when_a_bid_ends_does_not_count_for_its_token() {
+async fn a_server_with_an_unacknowledged_request_does_not_count_for_its_token() {
     let world = World::calm(3);
     let asker = Asker::new(&world);
     let Asker { quorum, token, .. } = &asker;
     let bids = &quorum.0.bids;
     bids.begin(token, TTL);
-    bids.haunt(token, 2, quorum.0.clock.now() + TTL / 2);
+    bids.request_sent(token, 2, quorum.0.clock.now() + TTL / 2);
     assert_eq!(asker.ask(&world, asker.leave()).await.expect("three of three"), Reply::Done);
-    assert!(bids.lost(token).has(2) && !bids.lost(token).has(1));
+    assert!(bids.unusable(token).has(2) && !bids.unusable(token).has(1));
     let again = asker.ask(&world, asker.acquire()).await.expect("two of three");
     assert!(matches!(again, Reply::Granted { .. }), "{again:?}");
     assert_eq!(world.holders(), [0, 1]);
@@ -119,28 +119,28 @@ async fn a_server_that_is_haunted_when_a_bid_ends_does_not_count_for_its_token()
 
 // R3.9, S1: the answer to one leave says nothing about the other.
 #[tokio::test]
-async fn a_server_is_lost_until_all_leaves_are_answered() {
+async fn a_token_is_unusable_until_all_leaves_are_answered() {
     let world = World::calm(3);
     let Asker { quorum, token, .. } = &Asker::new(&world);
     let bids = &quorum.0.bids;
     bids.begin(token, TTL);
-    bids.leaving(token, 0);
-    bids.leaving(token, 0);
-    bids.has_left(token, 0);
-    assert!(bids.lost(token).has(0));
+    bids.leave_sent(token, 0);
+    bids.leave_sent(token, 0);
+    bids.leave_answered(token, 0);
+    assert!(bids.unusable(token).has(0));
     assert!(bids.end(token).is_empty());
-    assert!(bids.lost(token).has(0), "also when the bid is over");
-    bids.has_left(token, 0);
+    assert!(bids.unusable(token).has(0), "also when the bid is over");
+    bids.leave_answered(token, 0);
     assert!(bids.tokens().is_empty(), "nothing is left to remember");
 }
 
 // R3.9, S1
 #[tokio::test]
-async fn a_server_that_is_lost_to_a_token_is_not_asked_to_seize() {
+async fn a_take_over_skips_servers_where_its_token_is_unusable() {
     let world = World::calm(3);
     let asker = Asker::new(&world);
     asker.quorum.0.bids.begin(&asker.token, TTL);
-    asker.quorum.0.bids.leaving(&asker.token, 0);
+    asker.quorum.0.bids.leave_sent(&asker.token, 0);
     let taken = asker.ask(&world, asker.take_over()).await.expect("two of three");
     assert!(matches!(taken, Reply::Granted { .. }), "{taken:?}");
     world.pass(5 * MS).await;

@@ -10,7 +10,7 @@ use super::super::super::client::SessionContext;
 use super::super::super::keys::Keys;
 use super::Router;
 use crate::backend::Sink;
-use crate::backend::rehearsal::Ear;
+use crate::backend::self_test::TestListener;
 use crate::time::clock::Clock;
 use crate::types::owner::Session;
 use crate::url::{DomainUrl, Target};
@@ -33,7 +33,7 @@ fn router(nodes: [&RedisServer; 2]) -> Arc<Router> {
     let url = format!("redis+cluster://127.0.0.1:{one},127.0.0.1:{other}");
     let url = DomainUrl::parse(&url).expect("a valid URL");
     let Target::Redis(url) = url.target() else { panic!("it names a cluster") };
-    let sink: Weak<dyn Sink> = Weak::<Ear>::new();
+    let sink: Weak<dyn Sink> = Weak::<TestListener>::new();
     let context =
         SessionContext::new(Session::random(), Keys::sharded(url.prefix()), Clock::System, sink, false);
     Router::new(url, Some(TIMEOUT), context).expect("a valid URL")

@@ -1,8 +1,8 @@
-//! The whole life of a lease, played through by two clients of a store on a name of their own: taken, waited for, handed over, renewed, broken.
+//! A self-test of a store: two clients acquire, wait for, hand over, renew and break a lease on a name of their own.
 //!
-//! An examination does this because it proves more than any setting that can be read: the permissions, the scripts, the pushes and the files are
-//! those of real locks. It uses the trait alone, so that it is the same for every store. The clients' sinks only listen: nothing above
-//! the backend is involved, and whatever goes wrong stays here.
+//! It proves more than any setting that can be read: it needs the permissions, scripts, pushes and files of real locks. It uses
+//! the trait alone, so it is the same for every store. The clients' sinks only note what they hear: nothing above the backend is involved,
+//! and a failure stays here.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,33 +18,33 @@ use crate::types::finding::Finding;
 use crate::types::name::Name;
 use crate::types::owner::{Session, Token};
 
-/// How long the lease of a rehearsal lasts, if whoever rehearses is killed.
+/// How long the lease lasts if the process is killed during the test.
 const TTL: Duration = Duration::from_secs(10);
-/// How long a push is waited for.
+/// How long the test waits for a push.
 const LONGEST_PUSH: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// What is heard by a client of a rehearsal.
+/// Notes what a store pushes to one of the clients.
 #[derive(Default)]
-pub(crate) struct Ear {
-    heard: Mutex<Heard>,
+pub(crate) struct TestListener {
+    pushes: Mutex<Pushes>,
     bell: Notify,
 }
 
 #[derive(Default)]
-struct Heard {
+struct Pushes {
     granted: Option<Instant>,
-    doubted: Option<Instant>,
+    verify: Option<Instant>,
 }
 
-impl Sink for Ear {
+impl Sink for TestListener {
     fn granted(&self, _: &Name, _: Grant) {
-        self.heard.lock().granted.get_or_insert_with(Instant::now);
+        self.pushes.lock().granted.get_or_insert_with(Instant::now);
         self.bell.notify_one();
     }
 
     fn verify(&self, _: &Name) {
-        self.heard.lock().doubted = Some(Instant::now());
+        self.pushes.lock().verify = Some(Instant::now());
         self.bell.notify_one();
     }
 
@@ -53,12 +53,12 @@ impl Sink for Ear {
     fn missed_grants(&self) {}
 }
 
-impl Ear {
-    /// Waits until this was heard; `None` when it is not, for so long that it never will be.
-    async fn hears(&self, what: impl Fn(&Heard) -> Option<Instant>) -> Option<Instant> {
+impl TestListener {
+    /// Waits for a push; `None` if it does not come in time.
+    async fn hears(&self, which: impl Fn(&Pushes) -> Option<Instant>) -> Option<Instant> {
         let heard = async {
             loop {
-                if let Some(moment) = what(&self.heard.lock()) {
+                if let Some(moment) = which(&self.pushes.lock()) {
                     return moment;
                 }
                 self.bell.notified().await;
@@ -68,27 +68,34 @@ impl Ear {
     }
 }
 
-/// What came of a rehearsal.
+/// What a self-test measured.
 #[derive(Debug)]
-pub(crate) struct Rehearsed {
-    /// How long it took to take the name; or what went wrong with the lease.
+pub(crate) struct SelfTest {
+    /// How long the acquire took; or what went wrong with the lease.
     pub(crate) lease: Result<Duration, Error>,
-    /// After which time the one who waited was told of its turn.
+    /// How long after the release the waiter was notified of its turn.
     pub(crate) hand_over: Option<Duration>,
-    /// After which time the holder was told that its lease was broken.
+    /// How long after the break the holder was notified of its loss.
     pub(crate) loss: Option<Duration>,
 }
 
-impl Rehearsed {
+impl SelfTest {
+    /// A self-test that could not begin.
+    pub(crate) fn failed(error: Error) -> Self {
+        SelfTest { lease: Err(error), hand_over: None, loss: None }
+    }
+
     /// As findings, without remedies.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let taken = match &self.lease {
             Ok(taken) => *taken,
             Err(error) => {
-                let said = error.to_string();
-                let (reason, fix) = said.split_once("; ").unwrap_or((&said, ""));
-                let finding = Finding::unfit("lease", format!("no lock can be held: {reason}"));
-                return vec![if fix.is_empty() { finding } else { finding.remedy(fix) }];
+                let reason = format!("no lock can be held: {}", error.summary());
+                let finding = Finding::unfit("lease", reason);
+                return vec![match error.remedy() {
+                    Some(remedy) => finding.remedy(remedy),
+                    None => finding,
+                }];
             }
         };
         let lease = format!("a lock was taken in {}, renewed, handed over and broken", shown(taken));
@@ -119,41 +126,41 @@ pub(crate) fn name() -> Name {
     Name::new(&format!("tenure/doctor/{}", Session::random().id().as_str())).expect("a short name")
 }
 
-/// Plays a lease through. Whatever comes of it, the name is free afterwards, if the store still answers.
-pub(crate) async fn rehearse(
+/// Tests a store. The name is free afterwards, if the store still answers.
+pub(crate) async fn run(
     name: &Name,
     holder: &dyn Backend,
     waiter: &dyn Backend,
-    ear: &Arc<Ear>,
-) -> Rehearsed {
+    listener: &Arc<TestListener>,
+) -> SelfTest {
     let [first, second] = [holder, waiter].map(|client| Token::fresh(client.session(), "tenure doctor", TTL));
-    let mut rehearsed = Rehearsed { lease: Ok(Duration::ZERO), hand_over: None, loss: None };
-    let scene = Scene { name, holder, waiter, ear, first: &first, second: &second };
-    if let Err(error) = scene.play(&mut rehearsed).await {
-        rehearsed.lease = Err(error);
+    let mut test = SelfTest { lease: Ok(Duration::ZERO), hand_over: None, loss: None };
+    let scene = Scene { name, holder, waiter, listener, first: &first, second: &second };
+    if let Err(error) = scene.play(&mut test).await {
+        test.lease = Err(error);
         for (client, token) in [(waiter, &second), (holder, &first)] {
             drop(client.execute(name, Op::Leave { token: token.clone() }).await);
         }
     }
-    rehearsed
+    test
 }
 
 struct Scene<'a> {
     name: &'a Name,
     holder: &'a dyn Backend,
     waiter: &'a dyn Backend,
-    ear: &'a Arc<Ear>,
+    listener: &'a Arc<TestListener>,
     first: &'a Token,
     second: &'a Token,
 }
 
 impl Scene<'_> {
-    async fn play(&self, rehearsed: &mut Rehearsed) -> Result<(), Error> {
+    async fn play(&self, test: &mut SelfTest) -> Result<(), Error> {
         let asked = Instant::now();
         let Reply::Granted { fence } = self.ask(self.holder, self.first, Wait::No, false).await? else {
             return Err(odd("a name that nobody else knows was not granted"));
         };
-        rehearsed.lease = Ok(asked.elapsed());
+        test.lease = Ok(asked.elapsed());
 
         let Reply::Waiting { joined_at, .. } = self.ask(self.waiter, self.second, Wait::Join, true).await?
         else {
@@ -164,13 +171,13 @@ impl Scene<'_> {
         self.ask(self.waiter, self.second, Wait::Keep { joined_at }, polls).await?;
         let released = Instant::now();
         self.execute(self.holder, Op::Release { token: self.first.clone(), used: fence }).await?;
-        let granted = self.ear.hears(|heard| heard.granted).await;
-        rehearsed.hand_over = granted.map(|granted| granted - released);
+        let granted = self.listener.hears(|pushes| pushes.granted).await;
+        test.hand_over = granted.map(|granted| granted - released);
 
         let polls = self.waiter.polls(self.name);
         let reply = self.ask(self.waiter, self.second, Wait::Keep { joined_at }, polls).await?;
         let Reply::Granted { fence: next } = reply else {
-            return Err(odd("a name that was given back was not granted to the one who waited"));
+            return Err(odd("a name that was released was not granted to its waiter"));
         };
         if next <= fence {
             return Err(odd("a fence did not grow"));
@@ -178,8 +185,8 @@ impl Scene<'_> {
         self.execute(self.waiter, Op::Renew { token: self.second.clone(), ttl: TTL }).await?;
         let broken = Instant::now();
         self.execute(self.holder, Op::Break { token: self.second.clone(), fence: next }).await?;
-        let doubted = self.ear.hears(|heard| heard.doubted.filter(|doubted| *doubted >= broken)).await;
-        rehearsed.loss = doubted.map(|doubted| doubted - broken);
+        let verify = self.listener.hears(|pushes| pushes.verify.filter(|verify| *verify >= broken)).await;
+        test.loss = verify.map(|verify| verify - broken);
         Ok(())
     }
 
@@ -191,7 +198,7 @@ impl Scene<'_> {
         polls: bool,
     ) -> Result<Reply, Error> {
         let token = token.clone();
-        // Nobody sends it again, so that it can't come too late.
+        // Nobody sends it again, so it can't come too late.
         let op = Op::Acquire { token, ttl: TTL, wait, polls, floor: 0, not_after: NEVER };
         self.execute(client, op).await
     }
@@ -203,7 +210,7 @@ impl Scene<'_> {
         answer.map_err(silent)?.map(|answer| answer.reply)
     }
 
-    /// Waits until the one who waits can be told of its turn, unless it is refused.
+    /// Waits until the store can notify the waiter, unless it refuses to.
     async fn listening(&self) {
         let (start, warnings) = (Instant::now(), self.waiter.warnings().len());
         while self.waiter.polls(self.name)
@@ -215,9 +222,9 @@ impl Scene<'_> {
     }
 }
 
-/// No store's clock gets there, and every number of Lua does.
+/// No store's clock reaches it, and Lua can represent it.
 const NEVER: u64 = (1 << 53) - 1;
 
 fn odd(what: &str) -> Error {
-    Error::new(ErrorKind::Protocol, format!("{what}")).fix("do others change this store?")
+    Error::new(ErrorKind::Protocol, what).fix("do others change this store?")
 }
