@@ -237,7 +237,7 @@ impl Domain {
             let answers = self.client.ask_again(self.terms.timeout(), || backend.execute_all(&looks)).await?;
             for (name, answer) in names.iter().zip(answers) {
                 let status = match answer {
-                    Some(Ok(Answer { reply, server })) => self.status(name, reply, server)?,
+                    Some(Ok(Answer { reply, server, .. })) => self.status(name, reply, server)?,
                     None => self.inspect(name.as_str()).await?,
                     Some(Err(error)) if error.is_worth_asking_again() => self.inspect(name.as_str()).await?,
                     // Something else has the keys of this name. The others can be shown all the same.

@@ -202,10 +202,10 @@ impl Guard {
     async fn ask(&self, op: Op, ttl: Duration) -> Result<(), Error> {
         let (client, lease) = (&self.client, &self.lease.0.lease);
         lease.renewal_sent();
-        let Executed { reply, sent, .. } =
+        let Executed { reply, sent, is_degraded, .. } =
             client.execute(&lease.name, op, self.claim.terms.timeout()).await?;
         client.change(|table, effects| {
-            lease.set_degraded(client.opened().is_degraded(&lease.token));
+            lease.set_degraded(is_degraded, sent);
             table.renewed(lease, sent, ttl, Some(&reply), effects);
         });
         match &reply {

@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::engine::lease_state::Turn;
-use crate::sync::atomic::Ordering;
 use crate::types::fence::Fence;
 use crate::types::loss::Loss;
 
@@ -92,7 +91,7 @@ impl Lease {
     /// ```
     #[must_use]
     pub fn degraded(&self) -> bool {
-        self.0.lease.degraded.load(Ordering::Acquire)
+        self.0.lease.is_degraded()
     }
 
     /// Resolves when the lease is lost, before it ends in the store and another can have the name; or when its guard gave it back. A lease that

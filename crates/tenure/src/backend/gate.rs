@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::memory::{Memory, MemoryStore};
-use super::{Answer, Backend, Capability, Pending, Sink};
+use super::{Admin, Answer, Backend, Capability, Component, Pending, Sink};
 use crate::core::record::{Op, Wait};
 use crate::engine::client::Connect;
 use crate::sync::Mutex;
@@ -117,12 +117,14 @@ impl Gates {
         let (gates, store) = (Arc::clone(self), Arc::clone(store));
         Box::new(move |sink: Weak<dyn Sink>| {
             let (store, behind) = (Arc::clone(&store), Arc::clone(&gates));
-            gates.pass(Kind::Connect, move || Ok(behind.before(Memory::connect(store, sink))))
+            gates.pass(Kind::Connect, move || {
+                Ok(behind.before(Memory::connect(store, sink)) as Arc<dyn Backend>)
+            })
         })
     }
 
     /// A client of a store, behind these gates.
-    pub(crate) fn before(self: &Arc<Self>, client: Memory) -> Arc<dyn Backend> {
+    pub(crate) fn before(self: &Arc<Self>, client: Memory) -> Arc<dyn Component> {
         Arc::new(Gate { inner: Arc::new(client), gates: Arc::clone(self) })
     }
 
@@ -262,7 +264,11 @@ impl Backend for Gate {
         let (inner, prefix) = (Arc::clone(&self.inner), prefix.to_owned());
         self.gates.pass(Kind::List, move || answer(inner.list(&prefix)))
     }
+}
 
+impl Component for Gate {}
+
+impl Admin for Gate {
     fn capabilities(&self) -> &'static [Capability] {
         self.inner.capabilities()
     }

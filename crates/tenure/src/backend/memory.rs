@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::{Answer, Backend, Capability, Grant, Pending, Sink};
+use super::{Admin, Answer, Backend, Capability, Grant, Pending, Sink};
 use crate::core::record::{Notice, Now, Op, Record, Reply};
 use crate::sync::Mutex;
 use crate::time::clock::Clock;
@@ -124,7 +124,7 @@ impl MemoryStore {
                 Notice::Revoked { .. } => sink.verify(name),
             }
         }
-        Answer { reply, server: Some(now.lease) }
+        Answer::new(reply, Some(now.lease))
     }
 
     /// The names in use that start with `prefix`.
@@ -295,7 +295,13 @@ impl Backend for Memory {
     fn list(&self, prefix: &str) -> Pending<Vec<Name>> {
         self.reach(|| self.store.list(prefix))
     }
+}
 
+/// In tests it is a part of other stores.
+#[cfg(all(test, not(shuttle)))]
+impl crate::backend::Component for Memory {}
+
+impl Admin for Memory {
     fn capabilities(&self) -> &'static [Capability] {
         use Capability::{Detach, Fifo, Force, List, LossPush};
         &[Fifo, List, Detach, Force, LossPush]

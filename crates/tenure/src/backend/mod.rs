@@ -1,8 +1,9 @@
 //! The code that talks to one kind of store.
 //!
-//! The trait is as narrow as the record: a backend executes one [`Op`] on one name and returns its [`Reply`]. What to ask, when to
-//! ask again, whom to believe and for how long is decided above, once for all backends. A backend knows nothing of locks, guards
-//! or the keeper; what it hears from its store unasked, it tells a [`Sink`].
+//! The trait [`Backend`] is as narrow as the record: a backend executes one [`Op`] on one name and returns its [`Reply`]. The layer above
+//! decides, once for all backends, what to ask, when to ask again, and how long to believe an answer. A backend knows nothing of locks,
+//! guards or the keeper; what its store pushes, it passes to a [`Sink`]. What operators need is in [`Admin`], and what a layered
+//! or quorum store needs of its parts is in [`Component`].
 
 pub(crate) mod compensation;
 pub(crate) mod compose;
@@ -32,15 +33,15 @@ use crate::types::owner::{Session, Token};
 /// Which group a name belongs to; names of different groups may be on servers with different clocks.
 pub(crate) type GroupOf = Arc<dyn Fn(&Name) -> u16 + Send + Sync>;
 
-/// One client's access to a store.
-pub(crate) trait Backend: Send + Sync {
-    /// The session that this client's tokens carry, and to which the store sends its grants.
+/// One client's access to a store: what acquiring, holding and releasing needs.
+pub(crate) trait Backend: Admin {
+    /// The session that this client's tokens carry, and to which the store pushes grants.
     fn session(&self) -> &Session;
 
     /// The lease clock of the store that has this name, as well as it can be known; `None` before the first answer.
     fn server_now(&self, name: &Name) -> Option<u64>;
 
-    /// Executes one operation. Dropping the answer does not take the request back.
+    /// Executes one operation. Dropping the future does not cancel the request.
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer>;
 
     /// How many operations are better executed in one go than one by one.
@@ -48,8 +49,8 @@ pub(crate) trait Backend: Send + Sync {
         1
     }
 
-    /// Executes several operations; the answers stand in their order. One without an answer was not executed, and is to be asked for by
-    /// itself: the others need not wait for it.
+    /// Executes several operations; the answers are in their order. An operation without an answer was not executed, and the caller sends it
+    /// alone, so that the others need not wait for it.
     fn execute_all(&self, operations: &[(Name, Op)]) -> Pending<Vec<Option<Result<Answer, Error>>>> {
         let pending: Vec<_> = operations.iter().map(|(name, op)| self.execute(name, op.clone())).collect();
         Pending::Later(Box::pin(async move {
@@ -61,90 +62,86 @@ pub(crate) trait Backend: Send + Sync {
         }))
     }
 
-    /// The names that are held or waited for, and start with `prefix`.
+    /// The names that start with `prefix` and have a holder or a waiter.
     fn list(&self, prefix: &str) -> Pending<Vec<Name>>;
 
-    /// Whether waiters for this name can't be pushed to for now, and ask again and again instead.
+    /// Whether the store can't push grants of this name for now, so that waiters poll.
     fn polls(&self, _name: &Name) -> bool {
         false
     }
 
-    /// The longest pause between two requests of a waiter, for a store that needs them more often than its record does.
+    /// The longest pause between two requests of a waiter, if the store needs them more often than its record does.
     fn longest_pause(&self) -> Duration {
         LONGEST_HEARTBEAT
     }
 
-    /// The number of the connection for this name. Times that the store told over different ones can't be compared: it may be another server.
-    /// Operations on names of different ones are not executed in one go: one of them may be silent.
+    /// The number of the connection for this name. Times that came over different connections can't be compared: the servers may differ.
+    /// Operations on names of different connections are not executed in one go: one of them may be silent.
     fn connection(&self, _name: &Name) -> u64 {
         0
     }
 
-    /// Which group a name belongs to, where names are on servers with clocks of their own: fences that were seen in one group say nothing of
-    /// another. `None` where all names are in one.
+    /// Which group a name belongs to, if names are on servers with clocks of their own: fences of one group say nothing of another. `None` if
+    /// all names are in one group.
     fn groups(&self) -> Option<GroupOf> {
         None
     }
 
-    /// How old a lease gets before it is verified for the first time, where the store tells of its end only after that.
+    /// The delay before the first renewal, which also arms loss notification, if the store needs that.
     fn verifies_after(&self) -> Option<Duration> {
         None
     }
 
+    /// Whether the client reconnects by itself after an outage: then it is worth repeating a request that has to be executed.
+    fn reconnects(&self) -> bool {
+        false
+    }
+}
+
+/// What operators see of a store.
+pub(crate) trait Admin: Send + Sync {
     /// What to call the store in a message.
     fn called(&self) -> String {
         "store".to_owned()
     }
 
-    /// Why the store can't be reached, where that is known without asking.
-    fn outage(&self) -> Option<Error> {
-        None
-    }
-
-    /// Whether the client connects again by itself while the store is out of reach: then a request that has to be executed is worth repeating.
-    fn reconnects(&self) -> bool {
-        false
-    }
-
-    /// Which run of which server this is, where that is known.
-    fn incarnation(&self) -> Option<Incarnation> {
-        None
-    }
-
-    /// Whether the lease excludes fewer others than it was asked to.
-    fn is_degraded(&self, _token: &Token) -> bool {
-        false
-    }
-
-    /// The holder of the name whose death this client was the one to see last: its lease was its process's, and ended with it.
-    fn reaped(&self, _name: &Name) -> Option<Token> {
-        None
-    }
-
-    /// Whether nothing can come of this token any more although the store is there: whoever waits with it needs another.
-    fn is_unusable(&self, _token: &Token) -> bool {
-        false
-    }
-
     /// What this kind of store can do.
     fn capabilities(&self) -> &'static [Capability];
 
-    /// A descriptor that keeps this client's session alive while any process has it open; `None` where deaths are not seen.
+    /// What makes the store less fit: one sentence each.
+    fn warnings(&self) -> Vec<String>;
+
+    /// A descriptor that keeps this client's session alive while any process has it open; `None` if the store does not notice deaths.
     fn lifeline(&self) -> Result<Option<OwnedFd>, Error> {
         Ok(None)
     }
 
-    /// What is known of the store's fitness, beyond that it answers: one sentence each.
-    fn warnings(&self) -> Vec<String>;
-
-    /// Looks at everything that makes the store fit to hold locks. Takes locks on names of its own, and leaves nothing behind.
+    /// Examines whether the store is fit to hold locks. Takes locks on names of its own, and leaves nothing behind.
     fn examine(&self) -> Pending<Vec<Finding>> {
         Pending::now(Ok(Vec::new()))
     }
 
-    /// Removes what the store remembers of a name that is not used again; a name in use is left alone.
+    /// Removes what the store remembers of a name that is not used again; leaves a name in use alone.
     fn forget(&self, _name: &Name) -> Pending<()> {
         Pending::now(Ok(()))
+    }
+}
+
+/// A store that can be part of a layered or a quorum store, which ask more of it.
+pub(crate) trait Component: Backend {
+    /// Why the store can't be reached, if that is known without asking.
+    fn outage(&self) -> Option<Error> {
+        None
+    }
+
+    /// Which run of which server this is, if that is known.
+    fn incarnation(&self) -> Option<Incarnation> {
+        None
+    }
+
+    /// The last holder of the name whose death this client noticed: its lease was bound to its process, and ended with it.
+    fn reaped(&self, _name: &Name) -> Option<Token> {
+        None
     }
 }
 
@@ -206,15 +203,24 @@ impl Presence {
 pub(crate) struct Incarnation {
     /// No two servers, and no two runs of one, have the same.
     pub(crate) id: Arc<str>,
-    /// How old it is at least; `None` where it keeps everything from one run to the next.
+    /// How old it is at least; `None` if it keeps everything from one run to the next.
     pub(crate) age: Option<Duration>,
 }
 
-/// A reply, and the store's lease clock when it was made; `None` where it did not look at its clock.
+/// The answer to an operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) reply: Reply,
+    /// The store's lease clock when it made the reply; `None` if it did not read its clock.
     pub(crate) server: Option<u64>,
+    /// The lease excludes fewer others than it was asked to.
+    pub(crate) is_degraded: bool,
+}
+
+impl Answer {
+    pub(crate) fn new(reply: Reply, server: Option<u64>) -> Self {
+        Answer { reply, server, is_degraded: false }
+    }
 }
 
 /// A grant that reached its waiter by a push: for `term`, made at the store's time `at`.
@@ -226,7 +232,7 @@ pub(crate) struct Grant {
     pub(crate) term: Duration,
 }
 
-/// What a backend tells unasked. Called from inside the driver, so it never blocks and never calls the backend.
+/// Takes what a store pushes. The driver calls it, so it never blocks and never calls the backend.
 pub(crate) trait Sink: Send + Sync {
     /// A waiter was granted the name.
     fn granted(&self, name: &Name, grant: Grant);
@@ -234,14 +240,14 @@ pub(crate) trait Sink: Send + Sync {
     /// The lease on the name may be gone, or have been granted: verify it.
     fn verify(&self, name: &Name);
 
-    /// Something may have happened to any lease, or to any waiter, without being told: verify them all.
+    /// Any lease or waiter may have changed without a push: verify them all.
     fn verify_all(&self);
 
-    /// Grants may have been made without being told: whoever waits asks again.
+    /// The store may have granted names without a push: waiters ask again.
     fn missed_grants(&self);
 }
 
-/// An answer that is there, or will be. In-process stores answer at once, also in a drop and outside a runtime.
+/// An answer now or later. In-process stores answer at once, also in a drop and outside a runtime.
 pub(crate) enum Pending<T> {
     Now(Option<Result<T, Error>>),
     Later(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),

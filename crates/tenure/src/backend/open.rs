@@ -9,7 +9,7 @@ use super::file::FileDomain;
 use super::memory::{Memory, MemoryStore};
 use super::redis::Redis;
 use super::redis::cluster::Cluster;
-use super::{Backend, Pending, Presence, Sink, together};
+use super::{Backend, Component, Pending, Presence, Sink, together};
 use crate::backend::runtime;
 use crate::core::deadlines::Terms;
 use crate::time::clock::Clock;
@@ -36,7 +36,10 @@ pub(crate) fn open(url: &DomainUrl, clock: &Clock, sink: Weak<dyn Sink>) -> Pend
             Pending::now(opened.map(|domain| Arc::new(domain) as Arc<dyn Backend>))
         }
         Target::Redis(server) => match server.inner() {
-            None => servers(server, Times::of(url), clock, sink, Session::random(), true),
+            None => {
+                let opening = servers(server, Times::of(url), clock, sink, Session::random(), true);
+                Pending::Later(Box::pin(async move { Ok(opening.await? as Arc<dyn Backend>) }))
+            }
             Some(inner) => layered(server, inner, Times::of(url), clock, sink),
         },
     }
@@ -50,7 +53,7 @@ fn servers(
     sink: Weak<dyn Sink>,
     session: Session,
     must_be_there: bool,
-) -> Pending<Arc<dyn Backend>> {
+) -> Pending<Arc<dyn Component>> {
     match url.topology() {
         Topology::Single | Topology::Unix { .. } | Topology::Sentinel { .. } => {
             Redis::open(url, times.timeout, clock, sink, session, Presence::required_if(must_be_there))
@@ -68,7 +71,7 @@ fn quorum(
     sink: &Weak<dyn Sink>,
     session: Session,
     must_be_there: bool,
-) -> Pending<Arc<dyn Backend>> {
+) -> Pending<Arc<dyn Component>> {
     let listeners = MemberListeners::new(url.hosts().len(), sink, clock);
     let opening: Vec<_> = url
         .members()
@@ -86,7 +89,7 @@ fn quorum(
     Pending::Later(Box::pin(async move {
         let servers = together::all(opening).await.into_iter().collect::<Result<_, _>>()?;
         let quorum = Quorum::new(session, servers, listeners, times.ttl, clock, must_be_there)?;
-        Ok(Arc::new(quorum) as Arc<dyn Backend>)
+        Ok(Arc::new(quorum) as Arc<dyn Component>)
     }))
 }
 

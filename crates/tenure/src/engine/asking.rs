@@ -105,8 +105,8 @@ pub(crate) async fn send(
     if !matches!(&answer, Err(error) if error.may_have_run()) {
         bid.may_execute_until = before;
     }
-    let Answer { reply, server } = answer?;
-    bid.is_degraded = backend.is_degraded(&bid.token);
+    let Answer { reply, server, is_degraded } = answer?;
+    bid.is_degraded = is_degraded;
     let server = server.filter(|_| connection == backend.connection(name));
     bid.pair = server.map(|server| TimePair { sent, server, connection });
     Ok((reply, sent))

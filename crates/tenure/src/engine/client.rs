@@ -42,6 +42,7 @@ pub(crate) struct Executed {
     pub(crate) reply: Reply,
     pub(crate) sent: Moment,
     pub(crate) server: Option<u64>,
+    pub(crate) is_degraded: bool,
 }
 
 /// The tasks that a client starts in the background. It knows them by these functions alone, because they know the client.
@@ -288,8 +289,8 @@ impl Client {
             sent = self.clock.now();
             self.opened().execute(name, op.clone())
         };
-        let Answer { reply, server } = self.ask_again(timeout, execute).await?;
-        Ok(Executed { reply, sent, server })
+        let Answer { reply, server, is_degraded } = self.ask_again(timeout, execute).await?;
+        Ok(Executed { reply, sent, server, is_degraded })
     }
 
     /// Asks the store, and again if the connection breaks, within the time that one command may take.

@@ -81,7 +81,14 @@ async fn renew(client: Weak<Client>, backend: Arc<dyn Backend>, renewals: Vec<Re
     let sent = clock.now();
     let mut under_way: Vec<_> = renewals
         .into_iter()
-        .map(|renewal| UnderWay { client: client.clone(), sent, timeout, reply: None, renewal })
+        .map(|renewal| UnderWay {
+            client: client.clone(),
+            sent,
+            timeout,
+            reply: None,
+            is_degraded: false,
+            renewal,
+        })
         .collect();
     if under_way.len() == 1 {
         under_way.remove(0).ask(&clock, &*backend).await;
@@ -112,6 +119,7 @@ struct UnderWay {
     sent: Moment,
     timeout: Duration,
     reply: Option<Reply>,
+    is_degraded: bool,
 }
 
 impl UnderWay {
@@ -129,7 +137,7 @@ impl UnderWay {
     fn answered(&mut self, answer: Option<Result<Answer, Error>>) {
         let (name, timeout) = (&self.renewal.lease.name, self.timeout);
         match answer {
-            Some(Ok(answer)) => self.reply = Some(answer.reply),
+            Some(Ok(answer)) => (self.reply, self.is_degraded) = (Some(answer.reply), answer.is_degraded),
             Some(Err(error)) => {
                 if !error.may_have_run() {
                     self.renewal.lease.renewal_not_executed();
@@ -150,7 +158,7 @@ impl Drop for UnderWay {
         client.change(|table, effects| {
             // Before the deadline moves: a degraded lease always says so.
             if reply.is_some() {
-                lease.set_degraded(client.opened().is_degraded(&lease.token));
+                lease.set_degraded(self.is_degraded, sent);
             }
             table.renewed(lease, sent, *ttl, reply, effects);
         });

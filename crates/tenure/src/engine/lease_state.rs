@@ -46,7 +46,7 @@ pub(crate) struct SharedLease {
     /// The last renewal was not answered.
     unanswered: AtomicBool,
     /// A part of a layered store is out of reach.
-    pub(crate) degraded: AtomicBool,
+    degraded: AtomicU64,
     /// Boxed, because few of many leases are lost.
     loss: OnceLock<Box<Loss>>,
     /// How many tasks wait for its loss. Most turns end without any, and then wake nobody.
@@ -74,7 +74,7 @@ impl SharedLease {
             open_renewals: AtomicUsize::new(0),
             turn: AtomicU64::new(NOBODY),
             unanswered: AtomicBool::new(false),
-            degraded: AtomicBool::new(bid.is_degraded),
+            degraded: AtomicU64::new(u64::from(bid.is_degraded)),
             loss: OnceLock::new(),
             watchers: AtomicUsize::new(0),
             changed: Notify::new(),
@@ -136,8 +136,14 @@ impl SharedLease {
         self.bond.is_some() || self.may_execute_until.is_some()
     }
 
-    pub(crate) fn set_degraded(&self, degraded: bool) {
-        self.degraded.store(degraded, Ordering::Release);
+    /// Enters what the answer to a renewal says. Of two at the same time the one that was sent later decides, in whatever order they are
+    /// entered: so the moment of sending is the higher part of the number.
+    pub(crate) fn set_degraded(&self, is_degraded: bool, sent: Moment) {
+        self.degraded.fetch_max(sent.as_micros() << 1 | u64::from(is_degraded), Ordering::AcqRel);
+    }
+
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.degraded.load(Ordering::Acquire) & 1 == 1
     }
 
     pub(crate) fn set_unanswered(&self, unanswered: bool) {

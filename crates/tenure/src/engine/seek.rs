@@ -81,9 +81,7 @@ impl Seek {
                     }
                 }
                 // The waiting tasks go on with another bid.
-                Err(error) if error.is_transient() && self.client.opened().is_unusable(&self.bid.token) => {
-                    Next::Leave
-                }
+                Err(error) if error.is_transient() && error.needs_new_token() => Next::Leave,
                 // Each task knows how long an outage it waits out. The bid keeps its position for those that still wait.
                 Err(error) if error.is_transient() => {
                     // One broken connection is not worth reporting.

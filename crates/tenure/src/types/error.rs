@@ -70,6 +70,8 @@ struct Inner {
     /// What the reader can do about it.
     remedy: Option<String>,
     retry: Retry,
+    /// The store is there, but can't grant anything to the token of the request.
+    needs_new_token: bool,
     source: Option<Source>,
 }
 
@@ -95,7 +97,15 @@ impl Error {
 
     fn with(kind: ErrorKind, what: impl Into<String>, retry: Retry) -> Self {
         let what = what.into();
-        Error(Arc::new(Inner { kind, what, reason: None, remedy: None, retry, source: None }))
+        Error(Arc::new(Inner {
+            kind,
+            what,
+            reason: None,
+            remedy: None,
+            retry,
+            needs_new_token: false,
+            source: None,
+        }))
     }
 
     fn change(mut self, change: impl FnOnce(&mut Inner)) -> Self {
@@ -160,6 +170,15 @@ impl Error {
                 retry => retry,
             }
         })
+    }
+
+    /// The same error for a request whose token is unusable: a request with another one may succeed.
+    pub(crate) fn needing_new_token(self) -> Self {
+        self.change(|inner| inner.needs_new_token = true)
+    }
+
+    pub(crate) fn needs_new_token(&self) -> bool {
+        self.0.needs_new_token
     }
 
     /// The same error, of one of several stores.

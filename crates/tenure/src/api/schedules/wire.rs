@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{spawn, yield_now};
 use crate::backend::memory::Memory;
-use crate::backend::{Answer, Backend, Capability, Pending};
+use crate::backend::{Admin, Answer, Backend, Capability, Pending};
 use crate::core::record::Op;
 use crate::types::error::Error;
 use crate::types::name::Name;
@@ -70,7 +70,9 @@ impl Backend for Wire {
         let prefix = prefix.to_owned();
         self.send(move |memory| memory.list(&prefix))
     }
+}
 
+impl Admin for Wire {
     fn capabilities(&self) -> &'static [Capability] {
         self.memory.capabilities()
     }

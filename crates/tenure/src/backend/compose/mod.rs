@@ -47,3 +47,20 @@ fn wait_from(wait: Wait, joined_at: Option<u64>) -> Wait {
         (_, None) => Wait::Join,
     }
 }
+
+/// The token that an operation is for.
+fn token_of(op: &Op) -> Option<&Token> {
+    match op {
+        Op::Acquire { token, .. }
+        | Op::Renew { token, .. }
+        | Op::Detach { token, .. }
+        | Op::Raise { token, .. }
+        | Op::Release { token, .. }
+        | Op::Leave { token }
+        | Op::Death { token }
+        | Op::Adopt { token, .. }
+        | Op::TakeOver { token, .. }
+        | Op::Break { token, .. } => Some(token),
+        Op::Inspect => None,
+    }
+}

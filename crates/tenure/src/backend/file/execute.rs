@@ -110,7 +110,7 @@ impl Shared {
                 Ok(Reaping::NoneDead) | Err(_) => {}
             }
             self.death_watch.update(self, &pending.name, &pending.op, &reply);
-            return Ok(Some(Answer { reply, server: Some(at) }));
+            return Ok(Some(Answer::new(reply, Some(at))));
         }
     }
 

@@ -42,7 +42,7 @@ use self::open_directory::{OpenDirectory, begin_session, files_removed_by_others
 use self::platform::ClockIdentity;
 use self::reaped::ReapedHolders;
 use self::session::SessionFiles;
-use super::{Answer, Backend, Capability, Pending, Sink};
+use super::{Admin, Answer, Backend, Capability, Component, Pending, Sink};
 use crate::core::record::{Now, Op};
 use crate::sync::Mutex;
 use crate::time::clock::Clock;
@@ -114,11 +114,15 @@ impl Backend for FileDomain {
     fn list(&self, prefix: &str) -> Pending<Vec<Name>> {
         Pending::now(self.0.list(prefix))
     }
+}
 
+impl Component for FileDomain {
     fn reaped(&self, name: &Name) -> Option<Token> {
         self.0.reaped.last_of(name)
     }
+}
 
+impl Admin for FileDomain {
     fn capabilities(&self) -> &'static [Capability] {
         use Capability::{Detach, Fifo, Force, List, LossPush};
         &[Fifo, List, Detach, Force, LossPush]

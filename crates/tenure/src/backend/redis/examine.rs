@@ -23,7 +23,7 @@ use super::Redis;
 use super::client::{ServerClient, SessionContext};
 use super::connect::Connector;
 use crate::backend::self_test::{self, SelfTest, TestListener, shown};
-use crate::backend::{Backend as _, Presence, Sink};
+use crate::backend::{Admin as _, Presence, Sink};
 use crate::types::error::{Error, ErrorKind};
 use crate::types::finding::{Finding, Verdict};
 use crate::types::owner::Session;

@@ -37,7 +37,7 @@ use self::connect::Connector;
 use self::keys::Keys;
 use self::replicas::RequiredReplicas;
 use self::script::Call;
-use super::{Answer, Backend, Capability, Incarnation, Pending, Presence, Sink};
+use super::{Admin, Answer, Backend, Capability, Component, Incarnation, Pending, Presence, Sink};
 use crate::core::record::{Op, Reply, pause_behind};
 use crate::time::clock::Clock;
 use crate::types::error::Error;
@@ -64,7 +64,7 @@ impl Redis {
         sink: Weak<dyn Sink>,
         session: Session,
         presence: Presence,
-    ) -> Pending<Arc<dyn Backend>> {
+    ) -> Pending<Arc<dyn Component>> {
         let connector = match Connector::new(url, timeout) {
             Ok(connector) => Arc::new(connector),
             Err(error) => return Pending::now(Err(error)),
@@ -74,7 +74,7 @@ impl Redis {
         let context = SessionContext::new(session, keys, clock.clone(), sink, wanted.is_some());
         Pending::Later(Box::pin(async move {
             let client = ServerClient::open(connector, context, wanted, presence).await?;
-            Ok(Arc::new(Redis(Arc::new(client))) as Arc<dyn Backend>)
+            Ok(Arc::new(Redis(Arc::new(client))) as Arc<dyn Component>)
         }))
     }
 }
@@ -150,14 +150,18 @@ impl Backend for Redis {
         self.0.link.number()
     }
 
-    fn called(&self) -> String {
-        format!("redis at {}", self.0.link.connector.address())
-    }
-
     fn reconnects(&self) -> bool {
         true
     }
 
+    fn verifies_after(&self) -> Option<Duration> {
+        // A server that was never reached counts as one that reports losses: nothing asks again when it is there.
+        let reports_losses = self.0.server().is_none_or(|server| server.tracking_refused.is_none());
+        reports_losses.then_some(TRACKED_AFTER)
+    }
+}
+
+impl Component for Redis {
     fn outage(&self) -> Option<Error> {
         self.0.link.outage()
     }
@@ -165,11 +169,11 @@ impl Backend for Redis {
     fn incarnation(&self) -> Option<Incarnation> {
         self.0.listener.incarnation()
     }
+}
 
-    fn verifies_after(&self) -> Option<Duration> {
-        // A server that was never reached counts as one that reports losses: nothing asks again when it is there.
-        let reports_losses = self.0.server().is_none_or(|server| server.tracking_refused.is_none());
-        reports_losses.then_some(TRACKED_AFTER)
+impl Admin for Redis {
+    fn called(&self) -> String {
+        format!("redis at {}", self.0.link.connector.address())
     }
 
     fn capabilities(&self) -> &'static [Capability] {

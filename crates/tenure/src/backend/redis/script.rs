@@ -258,10 +258,10 @@ fn understood(value: Value) -> Result<(Answer, Option<String>), Error> {
     let parts = match value {
         Value::Array(parts) => parts,
         // The two most common answers are numbers.
-        Value::Int(0) => return Ok((Answer { reply: Reply::Done, server: None }, None)),
+        Value::Int(0) => return Ok((Answer::new(Reply::Done, None), None)),
         Value::Int(time) if time > 0 => {
             let fence = time.cast_unsigned();
-            return Ok((Answer { reply: Reply::Granted { fence }, server: Some(fence) }, None));
+            return Ok((Answer::new(Reply::Granted { fence }, Some(fence)), None));
         }
         other => return Err(fault::unexpected(&other)),
     };
@@ -294,7 +294,7 @@ fn understood(value: Value) -> Result<(Answer, Option<String>), Error> {
         other => return Err(fault::unexpected(&Value::SimpleString(other.to_owned()))),
     };
     let unpublished = parts.text().ok();
-    Ok((Answer { reply, server }, unpublished))
+    Ok((Answer::new(reply, server), unpublished))
 }
 
 /// The elements of an answer, in order.

@@ -24,8 +24,9 @@ use std::time::Duration;
 
 use self::bids::LayeredBids;
 use self::policy::Policy;
+use super::token_of;
 use crate::backend::compensation::{Compensations, Target};
-use crate::backend::{Answer, Backend, Capability, Grant, GroupOf, Pending, Sink};
+use crate::backend::{Admin, Answer, Backend, Capability, Component, Grant, GroupOf, Pending, Sink};
 use crate::core::record::{HEARTBEAT, Op, Reply};
 use crate::time::clock::Clock;
 use crate::types::error::{Error, ErrorKind};
@@ -38,8 +39,8 @@ use crate::url::Degrade;
 pub(crate) struct Layered(Arc<Stores>);
 
 struct Stores {
-    inner: Arc<dyn Backend>,
-    outer: Arc<dyn Backend>,
+    inner: Arc<dyn Component>,
+    outer: Arc<dyn Component>,
     /// The stores know it by a weak reference.
     _listener: Arc<dyn Sink>,
     policy: Policy,
@@ -58,8 +59,8 @@ struct Stores {
 impl Layered {
     /// Both stores have the session of the inner one, and push to `listener`.
     pub(crate) fn new(
-        inner: Arc<dyn Backend>,
-        outer: Arc<dyn Backend>,
+        inner: Arc<dyn Component>,
+        outer: Arc<dyn Component>,
         listener: Arc<dyn Sink>,
         degrade: Degrade,
         timeout: Option<Duration>,
@@ -95,10 +96,13 @@ impl Backend for Layered {
     fn execute(&self, name: &Name, op: Op) -> Pending<Answer> {
         let (stores, name) = (Arc::clone(&self.0), name.clone());
         Pending::Later(Box::pin(async move {
-            let reply = stores.execute(&name, op).await?;
+            let token = token_of(&op).cloned();
+            let executed = stores.execute(&name, op).await;
+            let reply = executed.map_err(|error| stores.marked(token.as_ref(), error))?;
             // The time of another reply would be compared with that of a grant which one of the two stores pushes.
             let server = if let Reply::Seen { .. } = reply { stores.inner.server_now(&name) } else { None };
-            Ok(Answer { reply, server })
+            let is_degraded = token.is_some_and(|token| stores.bids.get(&token).is_degraded());
+            Ok(Answer { reply, server, is_degraded })
         }))
     }
 
@@ -133,17 +137,9 @@ impl Backend for Layered {
     fn reconnects(&self) -> bool {
         self.0.outer.reconnects()
     }
+}
 
-    fn is_degraded(&self, token: &Token) -> bool {
-        self.0.bids.get(token).is_degraded()
-    }
-
-    /// While the outer store is out of reach, another token would be of no more use.
-    fn is_unusable(&self, token: &Token) -> bool {
-        let Stores { bids, outer, .. } = &*self.0;
-        outer.outage().is_none() && bids.get(token).is_unusable || outer.is_unusable(token)
-    }
-
+impl Admin for Layered {
     fn capabilities(&self) -> &'static [Capability] {
         self.0.outer.capabilities()
     }
@@ -185,6 +181,12 @@ fn unfit(error: &Error) -> Finding {
 }
 
 impl Stores {
+    /// The error of a request, which says whether its token is unusable. During an outage another token would be of no more use.
+    fn marked(&self, token: Option<&Token>, error: Error) -> Error {
+        let is_unusable = |token: &Token| self.outer.outage().is_none() && self.bids.get(token).is_unusable;
+        if token.is_some_and(is_unusable) { error.needing_new_token() } else { error }
+    }
+
     /// What it means that the outer store can't be examined.
     fn missing(&self, error: &Error) -> Finding {
         let mut finding = unfit(error);

@@ -4,8 +4,8 @@
 //! end the new grant, and a majority that the client believes in would be none. So a token is *unusable* on such a server: the client neither
 //! asks nor counts it while a leave is under way there, and never again if the leave was not answered in time or is still to be sent.
 //!
-//! A bid ends when it leaves, is refused, or is released, but the client may ask with its token again. So where a token is unusable outlives the
-//! bid: an entry goes when its bid is over and the token is usable everywhere, or when nobody has touched it for long.
+//! A bid ends when it leaves, is refused, or is released, but the client may ask with its token again. So its entry still says on which servers
+//! the token is unusable. The entry goes when the token is usable everywhere, or when nobody has touched it for long.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub(super) struct QuorumBid {
     leaves: Vec<usize>,
     /// The servers that did not answer a leave in time, or will be sent one.
     unusable: Set,
-    /// The bid is over; only where its token is unusable still matters.
+    /// The bid is over; only the servers where its token is unusable still matter.
     is_over: bool,
     /// The fence that it is held with.
     pub(super) fence: Option<u64>,

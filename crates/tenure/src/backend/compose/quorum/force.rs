@@ -10,7 +10,7 @@ use super::requests::LONGEST_SILENCE;
 use super::round::Round;
 use super::tally::{self, Held};
 use crate::backend::compose::Takeover;
-use crate::backend::{Backend, Pending, together};
+use crate::backend::{Component, Pending, together};
 use crate::core::record::{Holding, Op, Reply};
 use crate::time::clock::Moment;
 use crate::types::error::Error;
@@ -211,7 +211,7 @@ impl Group {
     async fn of_all<T: Send + Unpin>(
         &self,
         longest: Duration,
-        ask: impl Fn(&dyn Backend) -> Pending<T>,
+        ask: impl Fn(&dyn Component) -> Pending<T>,
     ) -> Result<Vec<T>, Error> {
         let limit = self.clock.now() + longest;
         let asked = self.members.iter().map(|member| self.clock.until(limit, ask(&*member.backend)));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::backend::compensation::{Compensations, Target};
-use crate::backend::{Backend, Pending};
+use crate::backend::{Component, Pending};
 use crate::core::record::Op;
 use crate::time::clock::{Clock, Moment};
 use crate::types::name::Name;
@@ -16,7 +16,7 @@ const ROUND_UP: Duration = Duration::from_millis(999);
 pub(super) struct Member {
     /// Host and port, without credentials.
     pub(super) label: String,
-    pub(super) backend: Arc<dyn Backend>,
+    pub(super) backend: Arc<dyn Component>,
     clock: Clock,
     /// It did not answer in time when it was last asked.
     pub(super) is_silent: Arc<AtomicBool>,
@@ -32,7 +32,7 @@ pub(super) struct WarmUp {
 }
 
 impl Member {
-    pub(super) fn new(label: String, backend: Arc<dyn Backend>, clock: Clock) -> Arc<Self> {
+    pub(super) fn new(label: String, backend: Arc<dyn Component>, clock: Clock) -> Arc<Self> {
         Arc::new_cyclic(|this: &Weak<Member>| {
             let target: Weak<dyn Target> = this.clone();
             let compensations = Compensations::new(target, clock.clone());

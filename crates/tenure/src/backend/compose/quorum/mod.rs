@@ -35,8 +35,8 @@ use std::time::Duration;
 use self::bids::QuorumBids;
 pub(crate) use self::listener::MemberListeners;
 use self::member::{Member, WarmUp};
-use super::{Acquire, Takeover};
-use crate::backend::{Answer, Backend, Capability, Pending, Sink};
+use super::{Acquire, Takeover, token_of};
+use crate::backend::{Admin, Answer, Backend, Capability, Component, Pending, Sink};
 use crate::core::record::{HEARTBEAT, Op, Reply};
 use crate::sync::Mutex;
 use crate::time::clock::{Clock, Moment, micros};
@@ -76,7 +76,7 @@ impl Quorum {
     /// If a server would count twice, if a majority refuses the client, or if fewer than a majority are in reach and `must_be_there`.
     pub(crate) fn new(
         session: Session,
-        servers: Vec<(String, Arc<dyn Backend>)>,
+        servers: Vec<(String, Arc<dyn Component>)>,
         listeners: MemberListeners,
         ttl: Duration,
         clock: Clock,
@@ -165,6 +165,20 @@ impl Group {
         })
     }
 
+    /// The error of a request, which says whether its token is unusable.
+    fn marked(&self, token: Option<&Token>, error: Error) -> Error {
+        if token.is_some_and(|token| self.is_unusable(token)) { error.needing_new_token() } else { error }
+    }
+
+    /// Whether a majority is in reach, but the token is unusable on so many servers that the rest is none.
+    fn is_unusable(&self, token: &Token) -> bool {
+        let unusable = self.bids.unusable(token);
+        let in_reach = |server: &usize| self.members[*server].is_in_reach();
+        let in_reach: Vec<_> = (0..self.members.len()).filter(in_reach).collect();
+        let left = in_reach.iter().filter(|server| !unusable.has(**server)).count();
+        in_reach.len() >= self.majority() && left < self.majority()
+    }
+
     /// The server where waiters queue: the first that is in reach.
     fn queue_server(&self) -> usize {
         self.members.iter().position(|member| member.is_in_reach()).unwrap_or(0)
@@ -222,10 +236,12 @@ impl Backend for Quorum {
         }
         let (group, name) = (Arc::clone(&self.0), name.clone());
         Pending::Later(Box::pin(async move {
-            let reply = group.execute(&name, op).await?;
+            let token = token_of(&op).cloned();
+            let executed = group.execute(&name, op).await;
+            let reply = executed.map_err(|error| group.marked(token.as_ref(), error))?;
             // The time of another reply would be compared with that of a grant which a server pushes.
             let is_seen = matches!(reply, Reply::Seen { .. });
-            Ok(Answer { reply, server: is_seen.then(|| group.clock.now().as_micros()) })
+            Ok(Answer::new(reply, is_seen.then(|| group.clock.now().as_micros())))
         }))
     }
 
@@ -254,20 +270,15 @@ impl Backend for Quorum {
     fn reconnects(&self) -> bool {
         self.0.members.iter().any(|member| member.backend.reconnects())
     }
+}
 
+impl Component for Quorum {
     fn outage(&self) -> Option<Error> {
         self.0.outage()
     }
+}
 
-    /// The token is unusable on so many servers that the rest is no majority.
-    fn is_unusable(&self, token: &Token) -> bool {
-        let (group, unusable) = (&self.0, self.0.bids.unusable(token));
-        let in_reach = |server: &usize| group.members[*server].is_in_reach();
-        let in_reach: Vec<_> = (0..group.members.len()).filter(in_reach).collect();
-        let left = in_reach.iter().filter(|server| !unusable.has(**server)).count();
-        in_reach.len() >= group.majority() && left < group.majority()
-    }
-
+impl Admin for Quorum {
     fn capabilities(&self) -> &'static [Capability] {
         use Capability::{Detach, Force, List, LossPush};
         let tells = |member: &Arc<Member>| member.backend.capabilities().contains(&LossPush);

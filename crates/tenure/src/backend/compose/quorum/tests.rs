@@ -19,7 +19,7 @@ use tenure_testkit::dice::Dice;
 use super::{MemberListeners, Quorum};
 use crate::api::domain::Domain;
 use crate::backend::memory::{Memory, MemoryStore};
-use crate::backend::{Answer, Backend, Capability, Incarnation, Pending, Sink};
+use crate::backend::{Admin, Answer, Backend, Capability, Component, Incarnation, Pending, Sink};
 use crate::core::deadlines::Terms;
 use crate::core::record::Op;
 use crate::engine::client::Client;
@@ -196,7 +196,7 @@ impl World {
                     log: log.clone(),
                 };
                 connection.memory();
-                (connection.label.clone(), Arc::new(connection) as Arc<dyn Backend>)
+                (connection.label.clone(), Arc::new(connection) as Arc<dyn Component>)
             });
             let connections = connections.collect();
             Quorum::new(session, connections, listeners, TTL, ours.clone(), false)
@@ -389,7 +389,9 @@ impl Backend for Connection {
             memory.list(&prefix).await
         }))
     }
+}
 
+impl Component for Connection {
     fn outage(&self) -> Option<Error> {
         let is_away = self.route.is_cut || self.server.is_down.load(Ordering::SeqCst);
         is_away.then(|| Error::unavailable("connection refused").of(&self.label))
@@ -400,7 +402,9 @@ impl Backend for Connection {
         let age = started.map(|started| self.clock.now().since(started));
         Some(Incarnation { id: Arc::from(id.to_string()), age })
     }
+}
 
+impl Admin for Connection {
     fn capabilities(&self) -> &'static [Capability] {
         &[Capability::List, Capability::Detach, Capability::Force]
     }

@@ -25,7 +25,7 @@ use super::script::Call;
 use super::{PIPELINE, TRACKED_AFTER, examine, scan};
 use crate::backend::GroupOf;
 use crate::backend::together;
-use crate::backend::{Answer, Backend, Capability, Pending, Sink};
+use crate::backend::{Admin, Answer, Backend, Capability, Component, Pending, Sink};
 use crate::core::record::{Op, Reply, pause_behind};
 use crate::time::clock::Clock;
 use crate::types::error::{Error, ErrorKind};
@@ -46,7 +46,7 @@ impl Cluster {
         sink: Weak<dyn Sink>,
         session: Session,
         must_be_there: bool,
-    ) -> Pending<Arc<dyn Backend>> {
+    ) -> Pending<Arc<dyn Component>> {
         let keys = Keys::sharded(url.prefix()).remembering(url.fence_memory());
         let context = SessionContext::new(session, keys, clock.clone(), sink, url.replicas().is_some());
         let router = match Router::new(url, timeout, context) {
@@ -55,7 +55,7 @@ impl Cluster {
         };
         Pending::Later(Box::pin(async move {
             let cluster = Cluster::connect(router, must_be_there).await?;
-            Ok(Arc::new(cluster) as Arc<dyn Backend>)
+            Ok(Arc::new(cluster) as Arc<dyn Component>)
         }))
     }
 
@@ -157,6 +157,14 @@ impl Backend for Cluster {
         true
     }
 
+    fn verifies_after(&self) -> Option<Duration> {
+        let reports_losses =
+            |node: Arc<Node>| node.client.server().is_none_or(|server| server.tracking_refused.is_none());
+        self.0.masters().into_iter().all(reports_losses).then_some(TRACKED_AFTER)
+    }
+}
+
+impl Component for Cluster {
     fn outage(&self) -> Option<Error> {
         let mut outages = self.0.masters().into_iter().map(|node| node.client.link.outage());
         let outage = match outages.next() {
@@ -166,13 +174,9 @@ impl Backend for Cluster {
         // All slots may have moved to other nodes.
         outage.inspect(|_| self.0.refresh_map())
     }
+}
 
-    fn verifies_after(&self) -> Option<Duration> {
-        let reports_losses =
-            |node: Arc<Node>| node.client.server().is_none_or(|server| server.tracking_refused.is_none());
-        self.0.masters().into_iter().all(reports_losses).then_some(TRACKED_AFTER)
-    }
-
+impl Admin for Cluster {
     fn capabilities(&self) -> &'static [Capability] {
         use Capability::{Detach, Fifo, Force, List, LossPush};
         match self.verifies_after() {

@@ -15,7 +15,7 @@ use super::facts::{Facts, setting};
 use super::remedy::Remedies;
 use super::{ServerSelfTest, checks, of_server, replicas, server_words};
 use crate::backend::self_test::{self, SelfTest, TestListener, shown};
-use crate::backend::{Backend as _, Sink};
+use crate::backend::{Admin as _, Sink};
 use crate::types::error::Error;
 use crate::types::finding::Finding;
 use crate::types::owner::Session;

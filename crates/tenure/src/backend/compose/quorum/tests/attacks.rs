@@ -97,13 +97,13 @@ async fn a_waiter_whose_token_is_unusable_continues_with_another() {
     let quorum = opened.get().expect("it waits");
     let tokens = quorum.0.bids.tokens();
     let [token] = &tokens[..] else { panic!("one bid, not {tokens:?}") };
-    assert!(!quorum.is_unusable(token));
+    assert!(!quorum.0.is_unusable(token));
     [1, 2].into_iter().for_each(|server| quorum.0.bids.make_unusable(token, server));
     // An outage is no reason for another token: a waiter that took one would never give up.
     world.servers[1..].iter().for_each(|server| server.is_down.store(true, Ordering::SeqCst));
-    assert!(!quorum.is_unusable(token));
+    assert!(!quorum.0.is_unusable(token));
     world.servers[1..].iter().for_each(|server| server.is_down.store(false, Ordering::SeqCst));
-    assert!(quorum.is_unusable(token));
+    assert!(quorum.0.is_unusable(token));
     let fence = guard.fence();
     world.drive(guard.release()).await.expect("to release");
     let next = world.drive(waiting).await.expect("no panic").expect("its turn");
