@@ -269,7 +269,7 @@ fn what_is_wrong_is_told() {
         ),
         (&["acquire", "--url", "memory:", "name"], 64, "private to one process"),
         (&["acquire", "--url", "file:///proc/tenure", "name"], 69, "/proc/tenure"),
-        (&["renew", "tenure1/nonsense"], 64, "ticket does not have five fields"),
+        (&["renew", "tenure1/nonsense"], 64, "ticket is damaged: it does not have six fields"),
         (&["release", "tenure2/a/1/1/t"], 64, "ticket does not start with `tenure1/`"),
         (&["release"], 64, "<TICKET>"),
     ];
@@ -277,6 +277,15 @@ fn what_is_wrong_is_told() {
         let done = place.end(args);
         assert!(done.code == *code && done.stdout.is_empty(), "{args:?}: {done:?}");
         assert!(done.stderr.starts_with("tenure: ") && done.stderr.contains(message), "{args:?}: {done:?}");
+    }
+    // A letter too many, or too few, is not a lease that has ended.
+    let held = ticket(&place, &["damaged"]);
+    for damaged in [format!("{held}x"), held[..held.len() - 1].to_owned()] {
+        for verb in ["renew", "release"] {
+            let done = place.end(&[verb, &damaged]);
+            let said = "tenure: ticket is damaged: its text was changed or cut; give its whole text\n";
+            assert!(done.code == 64 && done.stderr.starts_with(said), "{done:?}");
+        }
     }
     let redis = Place::on_redis();
     let held = ticket(&redis, &["name"]);

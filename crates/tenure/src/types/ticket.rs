@@ -2,6 +2,9 @@
 //!
 //! It goes through shells, files and variables, so all that they could take for something else is escaped. It says the name, the fence and the ttl, so that it is
 //! enough to renew the lease and to give it back; not where the name lives, because that may have a password in it.
+//!
+//! `tenure1/CRC/NAME/FENCE/TTL/TOKEN`: the CRC-32 of what follows it tells a damaged ticket from one whose lease has ended. It comes first, so that a
+//! ticket that was cut still has it. A ticket without a CRC, as versions before 0.1.0 printed it, is accepted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -75,7 +78,8 @@ impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = utf8_percent_encode(self.name.as_str(), FIELD);
         let token = utf8_percent_encode(self.token.as_str(), FIELD);
-        write!(f, "{PREFIX}/{name}/{}/{}/{token}", self.fence, self.ttl.as_millis())
+        let fields = format!("{name}/{}/{}/{token}", self.fence, self.ttl.as_millis());
+        write!(f, "{PREFIX}/{}/{fields}", checksum(&fields))
     }
 }
 
@@ -96,12 +100,19 @@ impl FromStr for Ticket {
             return Err(malformed("is empty"));
         }
         // A name that was given in place of a ticket is told how one begins.
-        if text.trim().split('/').next() != Some(PREFIX) {
+        let Some((PREFIX, text)) = text.trim().split_once('/') else {
             return Err(malformed("does not start with `tenure1/`"));
-        }
-        let fields: Vec<&str> = text.trim().split('/').collect();
-        let [_, name, fence, ttl, token] = fields[..] else {
-            return Err(malformed("does not have five fields"));
+        };
+        let fields: Vec<&str> = text.split('/').collect();
+        let (name, fence, ttl, token) = match fields[..] {
+            [crc, name, fence, ttl, token] => {
+                if text.strip_prefix(crc).is_none_or(|rest| checksum(&rest[1..]) != crc) {
+                    return Err(malformed("is damaged: its text was changed or cut"));
+                }
+                (name, fence, ttl, token)
+            }
+            [name, fence, ttl, token] => (name, fence, ttl, token),
+            _ => return Err(malformed("is damaged: it does not have six fields")),
         };
         let name = Name::new(&decode(name).map_err(|_| malformed("has a name that is not UTF-8"))?)?;
         let fence = fence.parse().map_err(|_| malformed("has a fence that is no number"))?;
@@ -121,6 +132,10 @@ impl FromStr for Ticket {
     }
 }
 
+fn checksum(fields: &str) -> String {
+    format!("{:08x}", crc32fast::hash(fields.as_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +145,37 @@ mod tests {
     fn ticket(name: &str) -> Ticket {
         let token = Token::fresh(&Session::random(), "a label/with 'quotes'", Duration::from_secs(10));
         Ticket::new(Name::new(name).unwrap(), token, Fence::new(42), Duration::from_secs(10))
+    }
+
+    /// As versions before 0.1.0 printed it.
+    fn without_checksum(ticket: &Ticket) -> String {
+        let text = ticket.to_string();
+        let (prefix, rest) = text.split_once('/').unwrap();
+        format!("{prefix}/{}", rest.split_once('/').unwrap().1)
+    }
+
+    #[test]
+    fn a_damaged_ticket_is_told_from_one_whose_lease_has_ended() {
+        let ticket = ticket("orders/42");
+        let text = ticket.to_string();
+        assert_eq!(without_checksum(&ticket).parse::<Ticket>().unwrap(), ticket);
+        for at in 0..text.len() {
+            let (before, after) = text.split_at(at);
+            let letter = if after.starts_with('a') { 'b' } else { 'a' };
+            let damaged = [
+                before.to_owned(),
+                format!("{before}{}", &after[1..]),
+                format!("{before}{letter}{}", &after[1..]),
+                format!("{before}{letter}{after}"),
+                format!("{text}{letter}"),
+            ];
+            for damaged in damaged {
+                let error = damaged.parse::<Ticket>().unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{damaged}");
+            }
+        }
+        let error = format!("{text}x").parse::<Ticket>().unwrap_err();
+        assert_eq!(error.to_string(), "ticket is damaged: its text was changed or cut; give its whole text");
     }
 
     #[test]
@@ -176,7 +222,7 @@ mod tests {
     // A store may end a lease that has more left than its token says.
     #[test]
     fn a_ticket_asks_for_no_longer_than_its_token() {
-        let (whole, ttl) = (ticket("a").to_string(), "/10000/");
+        let (whole, ttl) = (without_checksum(&ticket("a")), "/10000/");
         assert!(whole.replacen(ttl, "/9000/", 1).parse::<Ticket>().is_ok());
         let error = whole.replacen(ttl, "/10001/", 1).parse::<Ticket>().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
