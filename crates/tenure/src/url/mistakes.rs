@@ -32,7 +32,7 @@ fn scheme() {
             "redis:localhost",
             "two slashes are missing after the scheme of domain URL; write `redis://host:6379`",
         ),
-        ("redis:/h", "two slashes are missing"),
+        ("redis:/h", "one slash is missing after the scheme of domain URL; write `redis://host:6379`"),
         ("redis:", "two slashes are missing"),
         ("rediss+unix:///s", "no TLS over a local socket; write `redis+unix:///run/redis.sock`"),
         ("valkeys+unix:///s", "no TLS over a local socket"),

@@ -111,8 +111,11 @@ pub(super) fn split(text: &str, echo: Echo) -> Result<Start<'_>, Error> {
         (Some(scheme), Some(rest)) if scheme.is_redis() => Ok(Start::Scheme(scheme, rest)),
         (Some(scheme), _) if !scheme.is_redis() => Ok(Start::Scheme(scheme, rest)),
         _ if is_port => Ok(Start::HostPort),
-        (Some(scheme), _) => Err(Error::invalid("two slashes are missing after the scheme of domain URL")
-            .fix(format!("write `{}`", scheme.example()))),
+        (Some(scheme), _) => {
+            let slashes = if rest.starts_with('/') { "one slash is" } else { "two slashes are" };
+            Err(Error::invalid(format!("{slashes} missing after the scheme of domain URL"))
+                .fix(format!("write `{}`", scheme.example())))
+        }
         (None, slashes) => match foreign(&lower) {
             Some(error) => Err(error),
             None if slashes.is_some() => Err(unknown(&lower, echo)),
