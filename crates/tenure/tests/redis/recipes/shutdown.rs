@@ -18,7 +18,7 @@ async fn lead() {
 #[tokio::main(flavor = "current_thread")]
 pub(super) async fn main() -> Result<(), Error> {
     let domain = Domain::open(super::url()).await?;
-    let shutdown = tokio::time::sleep(Duration::from_millis(20)); // in a service: `termination()`, below
+    let shutdown = tokio::time::sleep(Duration::from_millis(20)); // in a service: `termination()?`, below
     serve(&domain, shutdown).await?;
 
     let next = Domain::open(super::url()).await?; // the next process
