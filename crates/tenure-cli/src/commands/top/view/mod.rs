@@ -50,12 +50,15 @@ struct Regions {
 
 impl Regions {
     fn new(area: Rect, state: &State) -> Self {
+        let footer = Footer::new(state).lines(area.width);
         let trouble = trouble(state).map_or(0, |text| lines(&text, area.width, MOST_LINES));
+        // A question comes before all else.
+        let trouble = trouble.min(area.height.saturating_sub(2 + footer));
         let [header, trouble, body, footer] = Layout::vertical([
             Constraint::Length(2),
             Constraint::Length(trouble),
             Constraint::Min(0),
-            Constraint::Length(Footer::new(state).lines(area.width)),
+            Constraint::Length(footer),
         ])
         .areas(area);
         let nothing = Rect { height: 0, ..body };
@@ -166,8 +169,11 @@ enum Footer {
     /// Which keys there are, as many as fit.
     Keys(&'static str),
     Message(String),
-    /// Something is being typed at its end.
-    Prompt(String),
+    /// Something is being typed at the end of `text`. How it begins, the warning, is never hidden.
+    Prompt {
+        warning: String,
+        text: String,
+    },
 }
 
 /// What says that the holder of a lease that is to be broken is alive. It may be renewed while the name is typed.
@@ -187,13 +193,15 @@ fn signs_of_life(state: &State, breaking: &Breaking) -> String {
 impl Footer {
     fn new(state: &State) -> Self {
         match &state.mode {
-            Mode::Filtering => Footer::Prompt(format!("/{}", state.filter.shown())),
+            Mode::Filtering => {
+                Footer::Prompt { warning: String::new(), text: format!("/{}", state.filter.shown()) }
+            }
             Mode::Breaking(breaking) => {
                 let (name, who, fence) = (&breaking.shown, &breaking.who, breaking.fence);
-                let (alive, typed) = (signs_of_life(state, breaking), escaped(&breaking.typed));
-                Footer::Prompt(format!(
-                    "{alive}break the lease of {who}, fence {fence}? Type `{name}`: {typed}"
-                ))
+                let (warning, typed) = (signs_of_life(state, breaking), escaped(&breaking.typed));
+                let text =
+                    format!("{warning}break the lease of {who}, fence {fence}? Type `{name}`: {typed}");
+                Footer::Prompt { warning, text }
             }
             Mode::Helping => Footer::Keys("any key: back"),
             Mode::Looking => match &state.message {
@@ -209,20 +217,23 @@ impl Footer {
             Footer::Keys(_) => 1,
             Footer::Message(text) => lines(text, width, MOST_LINES),
             // The cursor stands behind it.
-            Footer::Prompt(text) => lines(text, width.saturating_sub(1), MOST_LINES_OF_QUESTION),
+            Footer::Prompt { text, .. } => lines(text, width.saturating_sub(1), MOST_LINES_OF_QUESTION),
         }
     }
 
     fn draw(&self, frame: &mut Frame<'_>, area: Rect) {
-        let text = match self {
+        let (warning, text) = match self {
             Footer::Keys(keys) => return frame.render_widget(Line::from(cut(keys, area.width)), area),
             Footer::Message(text) => return draw_text(frame, area, text, Style::new()),
-            Footer::Prompt(text) => text,
+            Footer::Prompt { warning, text } => (warning, text),
         };
-        // Of what is too long the end is shown.
-        let lines = wrapped(text, area.width.saturating_sub(1));
-        let hidden = lines.len().saturating_sub(area.height.into());
-        let lines: Vec<Line<'_>> = lines.into_iter().skip(hidden).map(Line::from).collect();
+        // Of what is too long, the warning and the end are shown.
+        let (columns, height) = (area.width.saturating_sub(1), usize::from(area.height));
+        let mut lines = wrapped(text, columns);
+        let of_warning = if warning.is_empty() { 0 } else { wrapped(warning.trim_end(), columns).len() };
+        let first_hidden = of_warning.min(height.saturating_sub(1));
+        lines.drain(first_hidden..first_hidden + lines.len().saturating_sub(height));
+        let lines: Vec<Line<'_>> = lines.into_iter().map(Line::from).collect();
         if let (Some(last), Ok(below)) = (lines.last(), u16::try_from(lines.len().saturating_sub(1))) {
             let x = area.x + u16::try_from(last.width()).unwrap_or_default();
             frame.set_cursor_position(Position { x, y: area.y + below });

@@ -195,6 +195,21 @@ of ada@web1 pid 4711, fence
 }
 
 #[test]
+fn no_name_hides_that_the_holder_is_alive() {
+    for length in [30, 200, 1_000] {
+        for mut state in [state(vec![]), away()] {
+            let mut row = row(&"n".repeat(length), 150, 7, &[]);
+            row.holding.as_mut().unwrap().renewed = Some(now() - Duration::from_secs(2));
+            state.show(vec![row]);
+            write(&mut state, "bnnn");
+            let screen = screen(&mut state, 40, 10);
+            assert!(screen.contains("\nITS HOLDER IS ALIVE: it renewed the"), "{length}: {screen}");
+            assert!(screen.ends_with("n`: nnn\n") || screen.ends_with("nnn\n"), "{length}: {screen}");
+        }
+    }
+}
+
+#[test]
 fn waiters_are_shown_before_blank_rows_are() {
     let mut state = state(vec![row("nightly", 150, 7, &[75; 11])]);
     press(&mut state, KeyCode::Enter);
