@@ -16,7 +16,7 @@ use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
-use tenure::Fence;
+use tenure::{Error, Fence};
 
 use crate::args;
 use crate::exit_code;
@@ -143,6 +143,14 @@ pub(crate) fn finish_speaking() {
 
 fn line(fact: impl Display) -> String {
     format!("tenure: {fact}\n")
+}
+
+/// What failed and why, without what to do about it.
+pub(crate) fn without_remedy(error: &Error) -> String {
+    match error.reason() {
+        Some(reason) => format!("{}: {reason}", error.what()),
+        None => error.what().to_owned(),
+    }
 }
 
 /// Why a lease was lost, when whoever was to renew it or to stop the command in time could do neither.

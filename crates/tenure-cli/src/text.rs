@@ -116,7 +116,7 @@ pub(crate) fn folded(text: &str, columns: usize, first: usize, indent: usize, jo
             Some(quoted) => *quoted += &format!(" {word}"),
             None => words.push(word.to_owned()),
         }
-        is_quoted ^= word.matches('\'').count() % 2 == 1;
+        is_quoted = is_quoted_after(word, is_quoted);
     }
     let (mut folded, mut used) = (String::new(), first);
     for (number, word) in words.iter().enumerate() {
@@ -131,6 +131,18 @@ pub(crate) fn folded(text: &str, columns: usize, first: usize, indent: usize, jo
         folded.push_str(word);
     }
     folded
+}
+
+/// Whether what follows `word` is inside of single quotes. An apostrophe, as in `can't`, opens none, nor does `\'`.
+fn is_quoted_after(word: &str, mut is_quoted: bool) -> bool {
+    let mut before = ' ';
+    for c in word.chars() {
+        if c == '\'' {
+            is_quoted = !is_quoted && !before.is_alphanumeric() && before != '\\';
+        }
+        before = c;
+    }
+    is_quoted
 }
 
 /// A moment as `2026-11-15 13:34:40 UTC`.
@@ -232,6 +244,11 @@ mod tests {
         assert_eq!(folded("one two three", 9, 4, 4, ""), "one\n    two\n    three");
         assert_eq!(folded("a-word-that-is-too-long b", 9, 0, 2, ""), "a-word-that-is-too-long\n  b");
         assert_eq!(folded("one two", 80, 0, 2, ""), "one two");
+        assert_eq!(
+            folded("it can't be read, and isn't there", 12, 0, 2, ""),
+            "it can't be\n  read, and\n  isn't\n  there"
+        );
+        assert_eq!(folded("say 'it'\\''s a word' now", 6, 0, 0, ""), "say\n'it'\\''s a word'\nnow");
         let command = "printf %s. one 'two  three' \"it\" 'four' five";
         for columns in 0..50 {
             let script = folded(command, columns, 0, 4, " \\");

@@ -200,13 +200,9 @@ impl Line {
         Line { store: None, check: "store", verdict: Verdict::Unfit, reason, remedy, trips: None }
     }
 
-    /// An error says what is wrong, then what to do.
     fn of_error(error: &Error) -> Self {
-        let said = error.to_string();
-        let (reason, remedy) = match said.split_once("; ") {
-            Some((reason, remedy)) => (reason.to_owned(), Some(remedy.to_owned())),
-            None => (said, None),
-        };
+        let reason = output::without_remedy(error);
+        let remedy = error.remedy().map(str::to_owned);
         Line { store: None, check: "store", verdict: Verdict::Unfit, reason, remedy, trips: None }
     }
 
@@ -285,4 +281,23 @@ fn shown(lines: &[Line], conclusion: &Conclusion, columns: Option<usize>) -> Str
         }
     }
     text + &conclusion.to_text() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_semicolon_in_a_name_is_not_where_the_remedy_begins() {
+        let domain = Store::open("memory:").await.unwrap();
+        let ticket = domain.lock("a; b").acquire().await.unwrap().detach().await.unwrap();
+        domain.release(&ticket).await.unwrap();
+        let line = Line::of_error(&domain.renew(&ticket).await.unwrap_err());
+        assert!(line.reason.starts_with("ticket for `a; b` is no longer valid: "), "{}", line.reason);
+        assert_eq!(line.remedy, None);
+
+        let line = Line::of_error(&Store::lazy("redsi://h").unwrap_err());
+        assert_eq!(line.reason, "unknown scheme `redsi` in domain URL");
+        assert_eq!(line.remedy.as_deref(), Some("did you mean `redis://`?"));
+    }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tenure::{Error, Owner, Status};
 use unicode_width::UnicodeWidthStr as _;
 
+use crate::output;
 use crate::text::{cut, escaped, owner, rough, utc};
 
 /// The frames of the spinner. ASCII, for every terminal has that.
@@ -37,7 +38,8 @@ struct Holder {
 struct Away {
     at: Instant,
     since: SystemTime,
-    why: String,
+    /// Why, in all words, and in fewer and fewer.
+    why: [String; 3],
 }
 
 impl Facts {
@@ -65,7 +67,9 @@ impl Facts {
             Err(error) => {
                 let since =
                     self.away.as_ref().map_or_else(|| SystemTime::now() - asked.elapsed(), |away| away.since);
-                self.away = Some(Away { at, since, why: escaped(&error.to_string()) });
+                let reason = error.reason().unwrap_or(error.what()).to_owned();
+                let why = [error.to_string(), output::without_remedy(error), reason];
+                self.away = Some(Away { at, since, why: why.map(|why| escaped(&why)) });
             }
         }
     }
@@ -85,11 +89,18 @@ impl Facts {
         let spinner = SPINNER[frame % SPINNER.len()];
         let line = |style: Style| format!("{spinner} {}", self.text(now, style));
         let fits = |style: &Style| line(*style).width() <= width;
-        let whole = LENGTHS.map(|longest| Style { facts: Fact::ALL, longest });
+        if self.is_away() {
+            let styles = [Outage::All, Outage::NoDate, Outage::NoRemedy, Outage::Reason];
+            let styles = styles.map(|outage| Style { outage, ..Style::FULL });
+            let shortest =
+                Style { outage: Outage::Reason, longest: LENGTHS[LENGTHS.len() - 1], ..Style::FULL };
+            return cut(&line(styles.into_iter().find(fits).unwrap_or(shortest)), width);
+        }
+        let whole = LENGTHS.map(|longest| Style { longest, ..Style::FULL });
         if let Some(style) = whole[..LENGTHS.len() - 1].iter().find(|style| fits(style)) {
             return line(*style);
         }
-        let bare = LENGTHS.map(|longest| Style { facts: Fact::NONE, longest });
+        let bare = LENGTHS.map(|longest| Style { facts: Fact::NONE, longest, ..Style::FULL });
         let mut style = bare.into_iter().find(fits).unwrap_or(bare[LENGTHS.len() - 1]);
         for fact in Fact::BY_IMPORTANCE {
             let more = Style { facts: style.facts | fact as u8, ..style };
@@ -108,7 +119,13 @@ impl Facts {
     fn text(&self, now: Instant, style: Style) -> String {
         let mut text = format!("waiting for `{}`", cut(&self.name, style.longest));
         if let Some(away) = &self.away {
-            let _ = write!(text, "; store is away since {}: {}", utc(away.since), away.why);
+            let [all, no_remedy, reason] = &away.why;
+            let _ = match style.outage {
+                Outage::All => write!(text, "; store is away since {}: {all}", utc(away.since)),
+                Outage::NoDate => write!(text, "; store is away: {all}"),
+                Outage::NoRemedy => write!(text, "; store is away: {no_remedy}"),
+                Outage::Reason => write!(text, "; store is away: {reason}"),
+            };
             return text;
         }
         let Some(seen) = &self.seen else {
@@ -182,13 +199,23 @@ struct Style {
     facts: u8,
     /// The most columns for a text that others chose.
     longest: usize,
+    outage: Outage,
+}
+
+/// What is said of a store that is away. The reason is what helps, so it is kept longest.
+#[derive(Clone, Copy)]
+enum Outage {
+    All,
+    NoDate,
+    NoRemedy,
+    Reason,
 }
 
 /// What texts are cut to, one after the other, until there is room. For the last one, facts are left out first.
 const LENGTHS: [usize; 4] = [usize::MAX, 64, 32, 16];
 
 impl Style {
-    const FULL: Style = Style { facts: Fact::ALL, longest: usize::MAX };
+    const FULL: Style = Style { facts: Fact::ALL, longest: usize::MAX, outage: Outage::All };
 
     fn has(self, fact: Fact) -> bool {
         self.facts & fact as u8 != 0
@@ -269,6 +296,28 @@ mod tests {
             let drawn = facts.drawn(now, 0, base + more);
             let line = format!("| waiting for `nightly`{end}");
             assert!(drawn == line || more == 100 && drawn.starts_with(&line), "{more}: {drawn}, not {line}");
+        }
+    }
+
+    #[tokio::test]
+    async fn in_an_outage_the_reason_is_kept_longest() {
+        let mut facts = Facts::new("nightly");
+        // Any error with a reason.
+        let domain = tenure::Domain::open("memory:").await.unwrap();
+        let ticket = domain.lock("a").acquire().await.unwrap().detach().await.unwrap();
+        domain.release(&ticket).await.unwrap();
+        let error = domain.renew(&ticket).await.unwrap_err();
+        let reason = error.reason().expect("why it failed").to_owned();
+        facts.learn(Instant::now(), &Err(error.clone()));
+        let line = |width| facts.drawn(Instant::now(), 0, width);
+        assert!(line(500).contains("; store is away since 2") && line(500).ends_with(&error.to_string()));
+        let narrow = line("| waiting for `nightly`; store is away: ".len() + reason.len());
+        assert!(
+            !narrow.contains(" since ") && narrow.ends_with(&format!("; store is away: {reason}")),
+            "{narrow}"
+        );
+        for width in 0..200 {
+            assert!(line(width).width() <= width, "{width}: {}", line(width));
         }
     }
 
