@@ -256,12 +256,14 @@ fn unsearchable(path: &Path, directory: &Path) -> Refused {
     let named = named_by(path).filter(|(_, value)| value.starts_with(directory));
     let directory = escaped(&directory.to_string_lossy());
     let Some((name, value)) = named else {
-        let why = format!("this user can't search {directory}; let this user search it, or use --url");
+        let why = format!(
+            "this user can't search {directory}; let this user search it, or name a file: --url-file"
+        );
         return Source::Found(path.to_owned()).refused(format!("can't be read: {why}"), exit_code::USAGE);
     };
     let value = escaped(&value.to_string_lossy());
     Refused::usage(format!(
-        "{name} is {value}, which this user can't search; {}, or use --url",
+        "{name} is {value}, which this user can't search; {}, or name a file: --url-file",
         other_place(name)
     ))
 }

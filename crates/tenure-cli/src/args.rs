@@ -69,19 +69,18 @@ pub(crate) struct Domain {
 #[derive(Debug, Args)]
 pub(crate) struct Patience {
     /// Do not wait: fail at once when NAME is held
-    // flock's own other spellings, of this and of the next.
-    #[arg(short, long, alias = "nb")]
+    // flock(1) has these aliases, of this option and of the next.
+    #[arg(short, long, visible_alias = "nb")]
     pub(crate) nonblock: bool,
 
-    /// Wait no longer than this, for NAME or the store; 0 is --nonblock
+    /// Wait this long for NAME or the store; 0 is -n
     #[arg(
         short,
         long,
-        alias = "timeout",
+        visible_alias = "timeout",
         value_name = "DURATION",
         value_parser = duration,
-        allow_hyphen_values = true,
-        conflicts_with = "nonblock"
+        allow_hyphen_values = true
     )]
     wait: Option<Duration>,
 
@@ -121,6 +120,17 @@ impl Patience {
     /// How long to wait; `None` is for as long as it takes.
     pub(crate) fn limit(&self) -> Option<Duration> {
         if self.nonblock { Some(Duration::ZERO) } else { self.wait }
+    }
+
+    /// Refuses `-n` together with a time to wait. `-n -w 0` says the same twice.
+    fn check_limit(&self) -> Result<(), clap::Error> {
+        match self.wait {
+            Some(wait) if self.nonblock && !wait.is_zero() => {
+                let why = "-n does not wait, and -w says how long to wait; leave one of them out\n";
+                Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, why))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses `-E 0` for a command whose caller goes on with NAME after exit code 0. `run` may have it: there, nothing runs without NAME.
@@ -212,7 +222,7 @@ impl Looks {
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
     if interval < SHORTEST_INTERVAL {
-        return Err("too often; look every 50ms at most".to_owned());
+        return Err("too short; use 50ms or more".to_owned());
     }
     Ok(interval)
 }
@@ -266,9 +276,15 @@ impl Cli {
         let mut matches = Cli::definition().try_get_matches_from(words)?;
         let mut cli = Cli::from_arg_matches_mut(&mut matches)?;
         match &mut cli.command {
-            Command::Run(run) => run.complete()?,
-            Command::Acquire(acquire) => acquire.patience.check_failure_shows()?,
-            Command::Hold(hold) => hold.patience.check_failure_shows()?,
+            Command::Run(run) => {
+                run.patience.check_limit()?;
+                run.complete()?;
+            }
+            Command::Acquire(acquire::Acquire { patience, .. })
+            | Command::Hold(hold::Hold { patience, .. }) => {
+                patience.check_limit()?;
+                patience.check_failure_shows()?;
+            }
             _ => {}
         }
         Ok(cli)

@@ -206,6 +206,10 @@ const ALL: [Notes; 14] = [
     Notes {
         command: "completions",
         examples: &[
+            (
+                "mkdir -p ~/.local/share/bash-completion/completions ~/.zfunc ~/.config/fish/completions",
+                "once",
+            ),
             ("tenure completions bash > ~/.local/share/bash-completion/completions/tenure", "bash"),
             ("tenure completions zsh > ~/.zfunc/_tenure", "zsh"),
             ("tenure completions fish > ~/.config/fish/completions/tenure.fish", "fish"),

@@ -30,10 +30,6 @@ impl Sample {
         self.0.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The duration that so many per cent do not exceed; zero when nothing was measured.
     pub(crate) fn quantile(&self, percent: usize) -> Duration {
         let nth = (self.0.len() * percent).div_ceil(100).saturating_sub(1);

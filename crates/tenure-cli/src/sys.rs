@@ -56,10 +56,27 @@ pub(crate) fn home() -> Option<PathBuf> {
 
 /// A user as people know it: `alice (1000)`, or the number alone.
 pub(crate) fn shown_user(user: u32) -> String {
-    match in_user_database(user, |entry| entry.pw_name) {
-        Some(name) => format!("{} ({user})", String::from_utf8_lossy(&name)),
-        None => user.to_string(),
+    match user_name(user) {
+        name if name == user.to_string() => name,
+        name => format!("{name} ({user})"),
     }
+}
+
+/// The name of a user, or the number if it has none.
+pub(crate) fn user_name(user: u32) -> String {
+    let name = in_user_database(user, |entry| entry.pw_name);
+    name.map_or_else(|| user.to_string(), |name| String::from_utf8_lossy(&name).into_owned())
+}
+
+/// The name of a group in `/etc/group`, or the number if it has none there.
+pub(crate) fn group_name(group: u32) -> String {
+    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    let name = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(group)).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| group.to_string())
 }
 
 /// One text of the entry of a user.

@@ -165,14 +165,14 @@ impl Places {
 pub(super) fn is_there(path: &Path) -> Result<bool, String> {
     let Err(error) = path.symlink_metadata() else { return Ok(true) };
     if error.kind() != ErrorKind::NotFound {
-        return Err(unreadable(&error));
+        return Err(unreadable(path, &error));
     }
     for directory in path.ancestors().skip(1) {
         match directory.symlink_metadata() {
             Ok(about) if about.is_symlink() && directory.metadata().is_err() => {
                 let directory = escaped(&directory.to_string_lossy());
                 return Err(format!(
-                    "can't be read: {directory} is a link to nothing; repair or remove the link, or use --url"
+                    "can't be read: {directory} is a link to nothing; repair or remove the link, or name a file: --url-file"
                 ));
             }
             Ok(_) => break,
@@ -188,12 +188,31 @@ pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     one == other || identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-fn unreadable(error: &io::Error) -> String {
+fn unreadable(path: &Path, error: &io::Error) -> String {
     let fix = match error.kind() {
-        ErrorKind::PermissionDenied => "let this user read it, or use --url",
-        _ => "check its name, or use --url",
+        ErrorKind::PermissionDenied => how_to_read(path),
+        _ => "check its name, or name another file: --url-file".to_owned(),
     };
     format!("can't be read: {error}; {fix}")
+}
+
+/// How this user gets to read a file, by its owner, its group and its mode. Not by `--url`: the file may have a password in it, which ps would show.
+fn how_to_read(path: &Path) -> String {
+    let shown = escaped(&path.to_string_lossy());
+    let user = rustix::process::geteuid().as_raw();
+    match fs::metadata(path) {
+        Ok(about) if about.uid() == user => format!("chmod u+r {shown}"),
+        Ok(about) if about.permissions().mode() & 0o040 != 0 => {
+            let (user, group) = (sys::user_name(user), sys::group_name(about.gid()));
+            format!(
+                "add this user to the file's group, as root: usermod -aG {group} {user}, and log in again"
+            )
+        }
+        Ok(_) => {
+            format!("let a group of this user read it, as root: chgrp GROUP {shown} && chmod 640 {shown}")
+        }
+        Err(_) => "let this user search its directory, or name another file: --url-file".to_owned(),
+    }
 }
 
 /// Reads the URL in a file.
@@ -201,13 +220,13 @@ fn unreadable(error: &io::Error) -> String {
 /// # Errors
 /// Says what is wrong with it.
 pub(super) fn read(path: &Path, may_be_pipe: bool) -> Result<Contents, String> {
-    let unreadable = |error: io::Error| unreadable(&error);
+    let unreadable = |error: io::Error| unreadable(path, &error);
     // Before it is opened: that of a device may do something.
     let is_pipe = check_kind(&fs::metadata(path).map_err(unreadable)?, may_be_pipe)?;
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(unreadable)?;
     let about = file.metadata().map_err(unreadable)?;
     let bytes = match check_kind(&about, may_be_pipe)? || is_pipe {
-        true => read_pipe(file, LONGEST_WAIT)?,
+        true => read_pipe(file, path, LONGEST_WAIT)?,
         false => {
             let mut bytes = Vec::new();
             file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -247,7 +266,7 @@ fn check_kind(about: &Metadata, may_be_pipe: bool) -> Result<bool, String> {
 }
 
 /// All that is written to a pipe until its end.
-fn read_pipe(mut pipe: File, longest: Duration) -> Result<Vec<u8>, String> {
+fn read_pipe(mut pipe: File, path: &Path, longest: Duration) -> Result<Vec<u8>, String> {
     let (start, mut bytes) = (Instant::now(), Vec::new());
     while bytes.len() as u64 <= LONGEST {
         let left = longest.saturating_sub(start.elapsed());
@@ -264,7 +283,7 @@ fn read_pipe(mut pipe: File, longest: Duration) -> Result<Vec<u8>, String> {
             Ok(0) => break,
             Ok(length) => bytes.extend_from_slice(&piece[..length]),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            Err(error) => return Err(unreadable(&error)),
+            Err(error) => return Err(unreadable(path, &error)),
         }
     }
     Ok(bytes)
@@ -327,12 +346,13 @@ mod tests {
             (File::from(OwnedFd::from(reader)), writer)
         };
         let (reader, writer) = pipe();
-        let why = read_pipe(reader, Duration::from_millis(20)).unwrap_err();
+        let path = Path::new("pipe");
+        let why = read_pipe(reader, path, Duration::from_millis(20)).unwrap_err();
         assert!(why.contains("its writer did not end within"), "{why}");
         drop(writer);
         let (reader, mut writer) = pipe();
         writer.write_all(b"file:").unwrap();
         drop(writer);
-        assert_eq!(read_pipe(reader, LONGEST_WAIT).unwrap(), b"file:");
+        assert_eq!(read_pipe(reader, path, LONGEST_WAIT).unwrap(), b"file:");
     }
 }

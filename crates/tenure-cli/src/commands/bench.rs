@@ -198,16 +198,17 @@ fn block(measure: &str, what: &str, sample: &Sample) -> String {
 
 fn headline(measure: &str, what: &str, sample: &Sample) -> String {
     let (p50, p99, longest) = (sample.quantile(50), sample.quantile(99), sample.longest());
-    match sample.is_empty() {
-        true => format!("{measure}: not once; measure for longer, with --seconds"),
-        false => format!(
-            "{measure}: {what}, {} times: p50{NO_BREAK}{}, p99{NO_BREAK}{}, longest{NO_BREAK}{}",
-            sample.len(),
-            together(p50),
-            together(p99),
-            together(longest)
-        ),
-    }
+    let times = match sample.len() {
+        0 => return format!("{measure}: not once; measure for longer, with --seconds"),
+        1 => "once".to_owned(),
+        count => format!("{count} times"),
+    };
+    format!(
+        "{measure}: {what}, {times}: p50{NO_BREAK}{}, p99{NO_BREAK}{}, longest{NO_BREAK}{}",
+        together(p50),
+        together(p99),
+        together(longest)
+    )
 }
 
 /// A space at which a line is not broken, and that is shown as any other.
@@ -251,6 +252,17 @@ async fn acquires(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_single_measurement_is_counted_in_plain_words() {
+        let of = |durations: &[u64]| {
+            let sample = Sample::new(durations.iter().copied().map(Duration::from_micros).collect());
+            headline("acquire", "a free name is granted", &sample)
+        };
+        assert!(of(&[31]).starts_with("acquire: a free name is granted, once: p50"), "{}", of(&[31]));
+        assert!(of(&[31, 32]).contains(", 2 times: p50"), "{}", of(&[31, 32]));
+        assert!(of(&[]).contains("not once"), "{}", of(&[]));
+    }
 
     #[test]
     fn a_time_stays_on_one_line_with_its_unit() {

@@ -43,7 +43,10 @@ pub(crate) fn usage(mut refused: clap::Error) -> u8 {
     };
     let missing = missing(&refused);
     missing.iter().for_each(insist);
-    for line in lines.filter(|line| missing.is_none() || !is_list(line)) {
+    let is_before_command = is_option_before_command();
+    // The parser takes what resembles `--version` for that, and shows how to use it.
+    let misleads = |line: &&str| is_before_command && line.starts_with("Usage: ");
+    for line in lines.filter(|line| (missing.is_none() || !is_list(line)) && !misleads(line)) {
         insist(line);
     }
     if refused.kind() == ErrorKind::MissingRequiredArgument && text.contains("--fence") {
@@ -57,11 +60,16 @@ pub(crate) fn usage(mut refused: clap::Error) -> u8 {
     if let Some((option, hint)) = of_flock.filter(|_| refused.kind() == ErrorKind::UnknownArgument) {
         insist(format_args!("{option} of flock: {hint}"));
     }
-    // As after `flock`.
-    if std::env::args_os().nth(1).is_some_and(|first| first.as_encoded_bytes().starts_with(b"-")) {
-        insist("options stand after a command, as in: tenure run -n NAME -- COMMAND");
+    if is_before_command {
+        insist("options come after the command, as in: tenure run -v -n NAME -- COMMAND");
+        insist("before the command there are only --help and --version");
     }
     exit_code::USAGE
+}
+
+/// Whether the first word is an option, as after `flock`.
+fn is_option_before_command() -> bool {
+    std::env::args_os().nth(1).is_some_and(|first| first.as_encoded_bytes().starts_with(b"-"))
 }
 
 /// What was not given, as one line.

@@ -284,3 +284,47 @@ fn in_the_background_of_a_terminal_it_goes_on() {
     drop(keys);
     shell.finish();
 }
+
+/// The recipe of docs/cli.md for any POSIX shell, up to where the name is held.
+fn recipe(options: &str) -> String {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let (_, recipe) = docs.split_once("In any POSIX shell").expect("the recipe");
+    let block = recipe.split("```").nth(1).unwrap();
+    let mut lines: Vec<&str> = block.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
+    let held = lines.iter().position(|line| line.starts_with("read ")).expect("a line that waits");
+    lines.truncate(held + 1);
+    lines.join("\n").replace("tenure hold deploy", &format!("\"$T\" hold {options} name"))
+}
+
+fn shell(place: &Place, shell: &str, script: &str) -> Running {
+    let mut command = place.command(shell);
+    command.args(["-c", script]).env("T", env!("CARGO_BIN_EXE_tenure")).env("TMPDIR", place.path("tmp"));
+    place.spawn(command)
+}
+
+#[test]
+fn copies_of_the_posix_recipe_take_turns_and_leave_nothing_behind() {
+    for place in both() {
+        std::fs::create_dir(place.path("tmp")).unwrap();
+        let work = "mkdir busy || echo met >> overlaps; sleep 0.1; rmdir busy; exec 3>&-; wait $!";
+        let script = format!("{}\n{work}", recipe("-q"));
+        let copies = ["sh", "sh", "dash", "bash", "bash"].map(|name| shell(&place, name, &script));
+        for copy in copies {
+            let done = copy.finish();
+            assert_eq!((done.code, done.stderr.as_str()), (0, ""));
+        }
+        assert_eq!(place.read("overlaps"), "");
+
+        // It exits as `hold` does.
+        let mut hold = holding(&place, &[]);
+        for name in ["sh", "dash", "bash"] {
+            let done = shell(&place, name, &format!("{}\necho held", recipe("-n -q"))).finish();
+            assert_eq!((done.code, done.stdout.as_str()), (75, ""), "{name}: {done:?}");
+        }
+        drop(hold.stdin());
+        assert_eq!(hold.finish().code, 0);
+        assert_eq!(std::fs::read_dir(place.path("tmp")).unwrap().count(), 0, "no pipe is left");
+        place.assert_nothing_left();
+    }
+}

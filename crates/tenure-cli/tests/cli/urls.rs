@@ -251,14 +251,19 @@ fn a_file_that_can_t_be_read_is_an_error() {
     let tenure = place.path("tenure");
     let user = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", tenure.to_str().unwrap()];
     let hidden = place.path("home/.config/tenure/url");
-    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o000)).unwrap();
-    let mut command = place.command(user[0]);
-    command.args(&user[1..]).args(["run", "name", "touch", "ran"]);
-    command.env_remove("TENURE_URL").env_remove("XDG_CONFIG_HOME").env("HOME", place.path("home"));
-    assert_refused(
-        &end(&place, command),
-        &["home/.config/tenure/url: can't be read: Permission denied", "let this user read it"],
-    );
+    let refused = |mode| {
+        fs::set_permissions(&hidden, fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = place.command(user[0]);
+        command.args(&user[1..]).args(["run", "name", "touch", "ran"]);
+        command.env_remove("TENURE_URL").env_remove("XDG_CONFIG_HOME").env("HOME", place.path("home"));
+        let done = end(&place, command);
+        assert!(!done.stderr.contains("--url"), "a password does not belong there: {done:?}");
+        done
+    };
+    let denied = "home/.config/tenure/url: can't be read: Permission denied";
+    let shared = format!("chgrp GROUP {0} && chmod 640 {0}", hidden.display());
+    assert_refused(&refused(0o000), &[denied, "let a group of this user read it", &shared]);
+    assert_refused(&refused(0o640), &[denied, "as root: usermod -aG root 54321, and log in again"]);
     assert!(!place.path("ran").exists());
 }
 

@@ -68,6 +68,10 @@ impl Run {
     /// What is wrong with them.
     pub(crate) fn complete(&mut self) -> Result<(), clap::Error> {
         if let Some(line) = self.line.take() {
+            if line.as_encoded_bytes().trim_ascii().is_empty() {
+                let why = "LINE of -c is empty, so nothing would run; write a line for the shell\n";
+                return Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, why));
+            }
             let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
             self.command = vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), line];
         } else if self.command[0] == "--" {
@@ -142,6 +146,7 @@ mod tests {
         assert_eq!(limit("-w 2m30s a b"), Some(Duration::from_secs(150)));
         assert_eq!(limit("-w .5 a b"), Some(Duration::from_millis(500)));
         assert_eq!(limit("-w 0 a b"), limit("-n a b"));
+        assert_eq!(limit("-n -w 0 a b"), limit("-n a b"));
         assert_eq!(limit("--timeout 3 a b"), limit("-w 3 a b"));
         assert_eq!(limit("--nb a b"), limit("-n a b"));
     }
@@ -175,6 +180,8 @@ mod tests {
             "-c x",
             "a -c x y",
             "-v -q a b",
+            "a --command=",
+            "-n --max-outage 3 a b",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
