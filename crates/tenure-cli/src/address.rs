@@ -88,7 +88,7 @@ pub(crate) fn domain(asked: &args::Domain) -> Result<(Domain, Source), Refused> 
 ///
 /// # Errors
 /// The directory that is not there.
-pub(crate) fn domain_as_it_is(asked: &args::Domain) -> Result<Result<(Domain, Source), PathBuf>, Refused> {
+pub(crate) fn existing_domain(asked: &args::Domain) -> Result<Result<(Domain, Source), PathBuf>, Refused> {
     let url = &locate(asked)?.url;
     let own = url.directory().filter(|directory| is_absent(directory)).map(Path::to_owned);
     match own.or_else(|| absent_inner_of(url)) {
@@ -97,18 +97,18 @@ pub(crate) fn domain_as_it_is(asked: &args::Domain) -> Result<Result<(Domain, So
     }
 }
 
-/// The same for a command that only looks: of a layered domain whose inner directory is not there, the outer store knows all.
+/// The same for a command that only polling: of a layered domain whose inner directory is not there, the outer store knows all.
 ///
 /// # Errors
 /// The directory that is not there.
-pub(crate) fn domain_to_look_at(asked: &args::Domain) -> Result<Result<(Domain, Source), PathBuf>, Refused> {
+pub(crate) fn domain_read_only(asked: &args::Domain) -> Result<Result<(Domain, Source), PathBuf>, Refused> {
     let Located { url, source, .. } = locate(asked)?;
     match url.layers() {
         Some((outer, _)) if absent_inner_of(url).is_some() => {
             let of_error = |error: Error| source.refused(&error, exit_code::of_error(&error));
             Ok(Ok((Domain::lazy(outer).map_err(of_error)?, source.clone())))
         }
-        _ => domain_as_it_is(asked),
+        _ => existing_domain(asked),
     }
 }
 
@@ -125,21 +125,21 @@ fn absent_inner_of(url: &DomainUrl) -> Option<PathBuf> {
 /// A domain that is looked at again and again. Of a layered one whose inner directory is not there, that is the outer store, until the directory is
 /// there: what is held on this machine alone is known only in it.
 #[derive(Clone, Debug)]
-pub(crate) struct Outlook(Arc<Mutex<Outlooked>>);
+pub(crate) struct ObservedDomain(Arc<Mutex<Observed>>);
 
 #[derive(Debug)]
-struct Outlooked {
+struct Observed {
     domain: Domain,
     /// The whole of a layered one, of which `domain` may be the outer store alone.
     whole: Option<DomainUrl>,
 }
 
-impl Outlook {
-    /// `domain` is what [`domain_to_look_at`] found.
+impl ObservedDomain {
+    /// `domain` is what [`domain_read_only`] found.
     pub(crate) fn new(asked: &args::Domain, domain: Domain) -> Self {
         let url = locate(asked).ok().map(|located| located.url.clone());
         let whole = url.filter(|url| url.layers().is_some());
-        Outlook(Arc::new(Mutex::new(Outlooked { domain, whole })))
+        ObservedDomain(Arc::new(Mutex::new(Observed { domain, whole })))
     }
 
     /// The domain as it is now.

@@ -1,7 +1,7 @@
 //! The processes above this one, as /proc shows them to this user.
 //!
-//! A `tenure run` is two processes with one command line: the front, and below it the minder, whose children are the command. A minder outlives a front
-//! that was killed. What the minder handed
+//! A `tenure run` is two processes with one command line: the wrapper, and below it the holder, whose children are the command. A holder outlives a wrapper
+//! that was killed. What the holder handed
 //! to its command may be gone from the environment of this process (`env -i`, sudo), but not from those in between.
 
 use std::ffi::OsStr;
@@ -22,8 +22,8 @@ pub(crate) struct Process {
     /// The command line, each word with a NUL after it.
     pub(crate) line: Vec<u8>,
     environment: Option<Vec<u8>>,
-    /// Whether it is the minder of a `tenure run`.
-    pub(crate) is_minder: bool,
+    /// Whether it is the holder of a `tenure run`.
+    pub(crate) is_holder: bool,
     name: Vec<u8>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn upwards() -> Vec<Process> {
             user: fs::metadata(format!("/proc/{pid}")).map_or(u32::MAX, |about| about.uid()),
             line: read("cmdline").unwrap_or_default(),
             environment: read("environ").ok(),
-            is_minder: false,
+            is_holder: false,
             name: read("comm").unwrap_or_default(),
         };
         all.push(process.without_loader());
@@ -88,21 +88,21 @@ pub(crate) fn upwards() -> Vec<Process> {
             _ => break,
         }
     }
-    mark_minders(&mut all);
+    mark_holders(&mut all);
     all
 }
 
-/// A minder has its front above it, which has the same command line; a front that was killed is not there. A front has its minder below it, and holds
+/// A holder has its wrapper above it, which has the same command line; a wrapper that was killed is not there. A wrapper has its holder below it, and holds
 /// nothing.
-fn mark_minders(all: &mut [Process]) {
+fn mark_holders(all: &mut [Process]) {
     let runs: Vec<bool> = all.iter().map(is_run).collect();
     let is_pair = |below: usize| {
         runs[below] && runs.get(below + 1) == Some(&true) && all[below].line == all[below + 1].line
     };
-    let minders: Vec<bool> =
+    let holders: Vec<bool> =
         (0..all.len()).map(|at| at > 0 && runs[at] && (is_pair(at) || !is_pair(at - 1))).collect();
-    for (process, is_minder) in all.iter_mut().zip(minders) {
-        process.is_minder = is_minder;
+    for (process, is_holder) in all.iter_mut().zip(holders) {
+        process.is_holder = is_holder;
     }
 }
 

@@ -12,7 +12,7 @@ use crate::commands::{
 };
 use crate::glob::Glob;
 use crate::notes;
-use crate::output::{self, Loudness};
+use crate::output::{self, Verbosity};
 
 /// Below this the store has more work with being watched than with locks.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
@@ -67,7 +67,7 @@ pub(crate) struct Domain {
 
 /// How long to wait, and how to exit when that was not long enough.
 #[derive(Debug, Args)]
-pub(crate) struct Patience {
+pub(crate) struct WaitOptions {
     /// Do not wait: fail at once when NAME is held
     // flock(1) has these aliases, of this option and of the next.
     #[arg(short, long, visible_alias = "nb")]
@@ -107,7 +107,7 @@ pub(crate) struct Patience {
     pub(crate) conflict_exit_code: u8,
 }
 
-impl Patience {
+impl WaitOptions {
     /// The claim on a name, with what was said about outages.
     pub(crate) fn through_outages(&self, lock: &tenure::Lock) -> tenure::Lock {
         let lock = lock.clone();
@@ -166,7 +166,7 @@ impl Terms {
 
 /// How much is said on stderr.
 #[derive(Debug, Args)]
-pub(crate) struct Voice {
+pub(crate) struct VerbosityOptions {
     /// Say what is done: waiting, acquired, given back
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
@@ -176,12 +176,12 @@ pub(crate) struct Voice {
     quiet: bool,
 }
 
-impl Voice {
+impl VerbosityOptions {
     /// Everything that is said from here on is said so.
     pub(crate) fn take_effect(&self) {
         match (self.verbose, self.quiet) {
-            (true, _) => output::set_loudness(Loudness::Verbose),
-            (_, true) => output::set_loudness(Loudness::Quiet),
+            (true, _) => output::set_verbosity(Verbosity::Verbose),
+            (_, true) => output::set_verbosity(Verbosity::Quiet),
             _ => {}
         }
     }
@@ -197,7 +197,7 @@ pub(crate) struct Format {
 
 /// Which names are looked at, again and again.
 #[derive(Debug, Args)]
-pub(crate) struct Looks {
+pub(crate) struct Polling {
     /// How often to look: 50ms or more
     #[arg(
         long,
@@ -213,7 +213,7 @@ pub(crate) struct Looks {
     glob: Option<Glob>,
 }
 
-impl Looks {
+impl Polling {
     pub(crate) fn glob(&self) -> Glob {
         self.glob.clone().unwrap_or_else(Glob::all)
     }
@@ -277,13 +277,13 @@ impl Cli {
         let mut cli = Cli::from_arg_matches_mut(&mut matches)?;
         match &mut cli.command {
             Command::Run(run) => {
-                run.patience.check_limit()?;
+                run.wait_options.check_limit()?;
                 run.complete()?;
             }
-            Command::Acquire(acquire::Acquire { patience, .. })
-            | Command::Hold(hold::Hold { patience, .. }) => {
-                patience.check_limit()?;
-                patience.check_failure_shows()?;
+            Command::Acquire(acquire::Acquire { wait_options, .. })
+            | Command::Hold(hold::Hold { wait_options, .. }) => {
+                wait_options.check_limit()?;
+                wait_options.check_failure_shows()?;
             }
             _ => {}
         }

@@ -41,7 +41,7 @@ pub(crate) fn of_error(error: &Error) -> u8 {
         ErrorKind::Invalid => USAGE,
         ErrorKind::Denied => DENIED,
         ErrorKind::Lost => LOST,
-        // The minder opens its domain after the fork: no command meets `Forked`.
+        // The holder opens its domain after the fork: no command meets `Forked`.
         ErrorKind::Unavailable
         | ErrorKind::Unsupported
         | ErrorKind::Protocol

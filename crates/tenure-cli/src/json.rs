@@ -8,7 +8,7 @@ use serde::Serialize;
 use tenure::Owner;
 
 use crate::address::Located;
-use crate::seen::{Seen, Waiting};
+use crate::name_status::{NameStatus, WaiterStatus};
 
 /// The version of all schemas.
 const VERSION: u32 = 1;
@@ -80,9 +80,9 @@ struct Waiter {
 }
 
 impl Status {
-    pub(crate) fn new(seen: &Seen, located: Option<&Located>) -> Self {
+    pub(crate) fn new(seen: &NameStatus, located: Option<&Located>) -> Self {
         let holder = seen.holder.as_ref();
-        let waiter = |(index, waiting): (usize, &Waiting)| Waiter {
+        let waiter = |(index, waiting): (usize, &WaiterStatus)| Waiter {
             position: index + 1,
             who: Who::new(&waiting.owner),
             waited_ms: millis(waiting.waited),

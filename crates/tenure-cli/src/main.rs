@@ -10,11 +10,11 @@ mod commands;
 mod exit_code;
 mod glob;
 mod json;
+mod name_status;
 mod notes;
 mod output;
 mod presence;
 mod sample;
-mod seen;
 mod stdout;
 mod sys;
 mod table;
@@ -44,6 +44,6 @@ fn main() -> ExitCode {
         },
         Err(refused) => output::usage(refused),
     };
-    output::finish_speaking();
+    output::flush_messages();
     ExitCode::from(code)
 }

@@ -28,18 +28,18 @@ pub(crate) use self::refusal::{busy, enclosing, word};
 pub(crate) use self::usage::{WHERE_TICKETS_COME_FROM, usage};
 
 /// How long a command that is to be stopped runs on for what is said of it.
-const LONGEST_SPEECH: Duration = Duration::from_millis(2);
-const SPEAKER_STACK: usize = 64 * 1_024;
+const LONGEST_MESSAGE_WAIT: Duration = Duration::from_millis(2);
+const WRITER_STACK: usize = 64 * 1_024;
 /// How long a process lives on for what it has to say.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LONGEST_FLUSH: Duration = Duration::from_secs(1);
 
 /// How many lines are not written yet.
-static UNSAID: AtomicUsize = AtomicUsize::new(0);
+static PENDING: AtomicUsize = AtomicUsize::new(0);
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum Loudness {
+pub(crate) enum Verbosity {
     /// What is wrong with the command line.
     Quiet,
     /// What went wrong, and that it is waited.
@@ -49,33 +49,33 @@ pub(crate) enum Loudness {
 }
 
 /// Of the whole process, and of what it forks.
-static LOUDNESS: AtomicU8 = AtomicU8::new(Loudness::Usual as u8);
+static LOUDNESS: AtomicU8 = AtomicU8::new(Verbosity::Usual as u8);
 
 /// Everything is said with this loudness from here on.
-pub(crate) fn set_loudness(loudness: Loudness) {
+pub(crate) fn set_verbosity(loudness: Verbosity) {
     LOUDNESS.store(loudness as u8, Ordering::Relaxed);
 }
 
 /// Whether only what is wrong with the command line is said.
 pub(crate) fn is_quiet() -> bool {
-    !is_heard(Loudness::Usual)
+    !is_enabled(Verbosity::Usual)
 }
 
-fn is_heard(least: Loudness) -> bool {
+fn is_enabled(least: Verbosity) -> bool {
     LOUDNESS.load(Ordering::Relaxed) >= least as u8
 }
 
 /// Says one fact. Not for whoever has a command to stop: stderr may be a pipe that nobody reads, or a terminal that was halted.
 pub(crate) fn say(fact: impl Display) {
     if !is_quiet() {
-        insist(fact);
+        say_always(fact);
     }
 }
 
 /// Says one fact of what is done, with `-v` alone.
 pub(crate) fn say_more(fact: impl Display) {
-    if is_heard(Loudness::Verbose) {
-        say_if_heard(fact);
+    if is_enabled(Verbosity::Verbose) {
+        say_without_blocking(fact);
     }
 }
 
@@ -86,17 +86,17 @@ pub(crate) fn degraded(name: &str) -> String {
 
 /// Says what went wrong. What is wrong with the command line is said with `-q`, too: nothing else tells whoever wrote it.
 pub(crate) fn failed(code: u8, why: impl Display) {
-    if code == exit_code::USAGE { insist(why) } else { say(why) }
+    if code == exit_code::USAGE { say_always(why) } else { say(why) }
 }
 
 /// Says one fact, with `-q`, too.
-fn insist(fact: impl Display) {
+fn say_always(fact: impl Display) {
     // stderr may be closed, and there is nobody else to tell.
     let _ = std::io::stderr().write_all(line(fact).as_bytes());
 }
 
 /// Says one fact if it can be heard at once; else it is left out.
-pub(crate) fn say_if_heard(fact: impl Display) {
+pub(crate) fn say_without_blocking(fact: impl Display) {
     if !is_quiet() {
         write_at_once(&line(fact));
     }
@@ -112,31 +112,31 @@ pub(crate) fn write_at_once(text: &str) -> bool {
 }
 
 /// Says one fact, if that takes no time: what is to be done is more urgent than that it is said.
-pub(crate) fn say_at_once(fact: impl Display) {
+pub(crate) fn say_in_background(fact: impl Display) {
     if is_quiet() {
         return;
     }
     let line = line(fact).into_bytes();
     // The write is another thread's, which may wait for its reader as long as this process lives.
     let (said, is_said) = std::sync::mpsc::channel();
-    UNSAID.fetch_add(1, Ordering::SeqCst);
-    let speaker = std::thread::Builder::new().stack_size(SPEAKER_STACK).spawn(move || {
+    PENDING.fetch_add(1, Ordering::SeqCst);
+    let speaker = std::thread::Builder::new().stack_size(WRITER_STACK).spawn(move || {
         let _ = std::io::stderr().write_all(&line);
-        UNSAID.fetch_sub(1, Ordering::SeqCst);
+        PENDING.fetch_sub(1, Ordering::SeqCst);
         let _ = said.send(());
     });
     if speaker.is_ok() {
-        let _ = is_said.recv_timeout(LONGEST_SPEECH);
+        let _ = is_said.recv_timeout(LONGEST_MESSAGE_WAIT);
     } else {
-        UNSAID.fetch_sub(1, Ordering::SeqCst);
+        PENDING.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Waits for what [`say_at_once`] began to say, for a process that is about to end and has nothing else to do. On a busy machine its
+/// Waits for what [`say_in_background`] began to say, for a process that is about to end and has nothing else to do. On a busy machine its
 /// threads may not have run yet.
-pub(crate) fn finish_speaking() {
+pub(crate) fn flush_messages() {
     let start = std::time::Instant::now();
-    while UNSAID.load(Ordering::SeqCst) > 0 && start.elapsed() < LAST_WORDS {
+    while PENDING.load(Ordering::SeqCst) > 0 && start.elapsed() < LONGEST_FLUSH {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -176,7 +176,7 @@ pub(crate) fn acquired(guard: &tenure::Guard, waited: Duration) {
     let (name, fence) = (escaped(guard.name()), guard.fence());
     say_more(format_args!("acquired `{name}` with fence {fence}, after {}", rough(waited)));
     if guard.degraded() {
-        say_at_once(degraded(guard.name()));
+        say_in_background(degraded(guard.name()));
     }
 }
 
@@ -185,27 +185,27 @@ pub(crate) fn acquired(guard: &tenure::Guard, waited: Duration) {
 pub(crate) fn not_given_back(name: &str, fence: Fence, asked: &args::Domain, left: Duration, why: &str) {
     let (shown, why) = (escaped(name), escaped(why));
     if left.is_zero() {
-        say_at_once(format_args!(
+        say_in_background(format_args!(
             "`{shown}` could not be given back, and its lease has ended by itself: {why}"
         ));
         return;
     }
-    say_at_once(format_args!(
+    say_in_background(format_args!(
         "`{shown}` could not be given back, and may stay held for up to {}: {why}",
         rough(left)
     ));
     let command = refusal::typed("break", name, asked, &format!(" --fence {fence}"));
-    say_at_once(format_args!("to free it when the store answers again: {command}"));
+    say_in_background(format_args!("to free it when the store answers again: {command}"));
 }
 
 /// Says that the store may have executed a request for a name that nobody wants any more, and for how long that may hold the name.
 pub(crate) fn not_undone(name: &str, asked: &args::Domain, left: Duration) {
     let (shown, command) = (escaped(name), refusal::typed("status", name, asked, ""));
-    say_at_once(format_args!(
+    say_in_background(format_args!(
         "`{shown}` may stay held for up to {}: the store may have executed a request for it, and does not answer",
         rough(left)
     ));
-    say_at_once(format_args!("to see whether it is held, when the store answers again: {command}"));
+    say_in_background(format_args!("to see whether it is held, when the store answers again: {command}"));
 }
 
 /// Prints what was asked for; returns the exit code.

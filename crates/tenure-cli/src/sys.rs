@@ -16,7 +16,7 @@ use std::ptr;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::process::{Pid, Signal};
 
-use crate::commands::run::watch::Watch;
+use crate::commands::run::shared::SharedState;
 
 /// What a new process may use of a stack before exec, besides its arguments.
 const STACK: usize = 64 * 1024;
@@ -227,22 +227,22 @@ pub(crate) fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(copy)
 }
 
-/// A [`Watch`] that this process and those that it forks see alike.
-pub(crate) fn shared_watch() -> io::Result<&'static Watch> {
+/// A [`SharedState`] that this process and those that it forks see alike.
+pub(crate) fn shared_watch() -> io::Result<&'static SharedState> {
     // SAFETY: a new mapping, at an address of the kernel's choice.
     let page = unsafe {
         mmap_anonymous(
             ptr::null_mut(),
-            size_of::<Watch>(),
+            size_of::<SharedState>(),
             ProtFlags::READ | ProtFlags::WRITE,
             MapFlags::SHARED,
         )?
     };
-    let watch = page.cast::<Watch>();
-    // SAFETY: the mapping is page-aligned, large enough, writable, and never unmapped. A `Watch` is made of atomics: it may be
+    let watch = page.cast::<SharedState>();
+    // SAFETY: the mapping is page-aligned, large enough, writable, and never unmapped. A `SharedState` is made of atomics: it may be
     // read and written from several processes.
     unsafe {
-        watch.write(Watch::new());
+        watch.write(SharedState::new());
         Ok(&*watch)
     }
 }
@@ -305,7 +305,7 @@ impl Mask {
 pub(crate) const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
 
 /// Those of them that this process was not started to ignore.
-pub(crate) fn heeded_endings() -> impl Iterator<Item = Signal> {
+pub(crate) fn termination_signals() -> impl Iterator<Item = Signal> {
     ENDING.into_iter().filter(|signal| !is_ignored(*signal))
 }
 

@@ -44,13 +44,13 @@ pub(super) fn find() -> Option<Above> {
     let mut nearest: Option<Above> = None;
     for process in ancestry::upwards() {
         let user = process.user;
-        let Some(pid) = process.pid.filter(|_| process.is_minder) else {
+        let Some(pid) = process.pid.filter(|_| process.is_holder) else {
             // The command itself has what it was handed; what it starts may have less.
             let domain = process.environment().and_then(handed_down);
             handed = domain.map(|domain| Above { pid: None, user, domain }).or(handed);
             continue;
         };
-        // What the minder itself shows comes first: a command may keep one of its variables and lose another.
+        // What the holder itself shows comes first: a command may keep one of its variables and lose another.
         let handed = handed.take().map(|handed| handed.domain);
         let known = given_to(&process, handed);
         let is_known = known.is_some();

@@ -10,11 +10,11 @@ use clap::Args;
 use serde::Serialize;
 use tenure::{Error, Lock, Ticket};
 
-use super::obtain::{self, Endings, Obtained};
+use super::obtain::{self, Obtained, TerminationSignals};
 use super::on_domain;
 use super::waiting::Wait;
 use crate::address;
-use crate::args::{self, Domain, Format, Patience, Voice};
+use crate::args::{self, Domain, Format, VerbosityOptions, WaitOptions};
 use crate::exit_code;
 use crate::json;
 use crate::output::{self, say, say_more};
@@ -31,7 +31,7 @@ pub(crate) struct Acquire {
     domain: Domain,
 
     #[command(flatten)]
-    pub(crate) patience: Patience,
+    pub(crate) wait_options: WaitOptions,
 
     /// How long an unrenewed ticket lasts: 100ms to 24h [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = args::ttl, allow_hyphen_values = true)]
@@ -42,7 +42,7 @@ pub(crate) struct Acquire {
     label: String,
 
     #[command(flatten)]
-    voice: Voice,
+    verbosity: VerbosityOptions,
 
     #[command(flatten)]
     format: Format,
@@ -63,35 +63,35 @@ struct Printed<'a> {
 
 impl Acquire {
     pub(crate) fn execute(&self) -> u8 {
-        self.voice.take_effect();
+        self.verbosity.take_effect();
         on_domain(&self.domain, async |domain| {
             let lock = self.lock(domain);
-            let mut endings = match Endings::new() {
-                Ok(endings) => endings,
+            let mut signals = match TerminationSignals::new() {
+                Ok(signals) => signals,
                 Err(error) => {
                     output::refused_by_system(&error);
                     return Ok(exit_code::OS);
                 }
             };
-            let wait = Wait { domain, name: &self.name, lock: &lock, patience: &self.patience };
-            let (guard, waited) = match obtain::obtain(&wait, &self.domain, &mut endings, pending()).await? {
+            let wait = Wait { domain, name: &self.name, lock: &lock, wait_options: &self.wait_options };
+            let (guard, waited) = match obtain::obtain(&wait, &self.domain, &mut signals, pending()).await? {
                 Obtained::Held { guard, waited } => (guard, waited),
                 Obtained::Not(code) => return Ok(code),
             };
             // After a signal nobody waits for the ticket.
             let detached = tokio::select! {
                 biased;
-                signal = endings.next() => Err(signal),
+                signal = signals.next() => Err(signal),
                 detached = guard.detach() => Ok(detached.map_err(Error::from)),
             };
             match detached {
-                Ok(Ok(ticket)) => Ok(self.hand_out(domain, &ticket, waited, &mut endings).await),
+                Ok(Ok(ticket)) => Ok(self.hand_out(domain, &ticket, waited, &mut signals).await),
                 Ok(Err(error)) => {
-                    obtain::part(&wait, &self.domain, endings.next()).await;
+                    obtain::leave(&wait, &self.domain, signals.next()).await;
                     Err(error)
                 }
                 Err(signal) => {
-                    obtain::part(&wait, &self.domain, endings.next()).await;
+                    obtain::leave(&wait, &self.domain, signals.next()).await;
                     Ok(exit_code::by_signal(signal.as_raw()))
                 }
             }
@@ -111,7 +111,7 @@ impl Acquire {
         domain: &tenure::Domain,
         ticket: &Ticket,
         waited: Duration,
-        endings: &mut Endings,
+        signals: &mut TerminationSignals,
     ) -> u8 {
         let (code, why) = tokio::select! {
             biased;
@@ -122,7 +122,7 @@ impl Acquire {
                 }
                 Err(refusal) => (exit_code::IO, refusal.to_string()),
             },
-            signal = endings.next() => (exit_code::by_signal(signal.as_raw()), "interrupted".to_owned()),
+            signal = signals.next() => (exit_code::by_signal(signal.as_raw()), "interrupted".to_owned()),
         };
         say(format_args!("ticket could not be written to stdout: {why}"));
         match domain.release(ticket).await {

@@ -21,7 +21,7 @@ use tenure::{Domain as Store, Error};
 use self::partner::Partner;
 use self::progress::Progress;
 use self::turns::{hand_overs, take_turns};
-use super::blocked::{Blocked, undisturbed};
+use super::blocked_signals::{BlockedSignals, uninterrupted};
 use super::on_domain;
 use crate::args::{self, Domain, Format};
 use crate::exit_code;
@@ -96,7 +96,7 @@ impl Bench {
             return on_domain(&self.domain, async |domain| partner::be(domain, name, turn).await);
         }
         on_domain(&self.domain, async |domain| {
-            let measured = undisturbed(domain, async |blocked| self.look(domain, blocked).await).await?;
+            let measured = uninterrupted(domain, async |blocked| self.look(domain, blocked).await).await?;
             Ok(match measured.flatten() {
                 Ok(samples) => self.print(&samples).err().unwrap_or(0),
                 Err(code) => code,
@@ -105,7 +105,7 @@ impl Bench {
     }
 
     /// Measures on a name of its own, which is forgotten. An exit code is that of a failure that has been told.
-    async fn look(&self, domain: &Store, blocked: &mut Blocked) -> Result<Result<Samples, u8>, Error> {
+    async fn look(&self, domain: &Store, blocked: &mut BlockedSignals) -> Result<Result<Samples, u8>, Error> {
         let nanos = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
         let name = format!("tenure/bench/{}-{nanos:x}", std::process::id());
         let measured = self.measure(domain, &name, blocked).await;
@@ -119,7 +119,7 @@ impl Bench {
         &self,
         domain: &Store,
         name: &str,
-        blocked: &mut Blocked,
+        blocked: &mut BlockedSignals,
     ) -> Result<Result<Samples, u8>, Error> {
         let half = self.seconds / 2;
         let acquires = acquires(domain, name, half, blocked).await?;
@@ -234,7 +234,7 @@ async fn acquires(
     domain: &Store,
     name: &str,
     length: Duration,
-    blocked: &mut Blocked,
+    blocked: &mut BlockedSignals,
 ) -> Result<Sample, Error> {
     let (lock, start) = (domain.lock(name).label("tenure bench"), Instant::now());
     let (mut taken, mut progress) = (Vec::new(), Progress::new("acquire", length));

@@ -17,15 +17,15 @@ use tenure::{Error, Holder, Release};
 use crate::address;
 use crate::args::{Domain, Format, fence};
 use crate::commands::status::facts;
-use crate::commands::{no_directory, on_domain_to_look_at};
+use crate::commands::{no_directory, on_domain_read_only};
 use crate::exit_code;
 use crate::json;
+use crate::name_status::{self, NameStatus};
 use crate::output::{self, say};
 use crate::presence::Presence;
-use crate::seen::{self, Seen};
 use crate::text::{escaped, owner};
 
-/// What the clocks of a store and of this machine may differ by between two looks, besides 1 %.
+/// What the clocks of a store and of this machine may differ by between two polling, besides 1 %.
 const JITTER: Duration = Duration::from_millis(50);
 
 /// Take NAME away from a dead holder
@@ -52,7 +52,7 @@ pub(crate) struct Break {
 /// How it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Outcome {
+enum BreakOutcome {
     /// The lease was ended.
     Broken,
     /// Nobody holds the name.
@@ -66,7 +66,7 @@ enum Outcome {
 /// As programs read it.
 #[derive(Serialize)]
 struct Report {
-    outcome: Outcome,
+    outcome: BreakOutcome,
     #[serde(flatten)]
     status: json::Status,
 }
@@ -87,7 +87,7 @@ impl Break {
             return exit_code::USAGE;
         }
         // An inner directory that is not there holds no lease.
-        on_domain_to_look_at(&self.domain, no_directory, async |domain| {
+        on_domain_read_only(&self.domain, no_directory, async |domain| {
             let (outcome, seen) = self.end(domain, terminal).await?;
             let located = address::locate(&self.domain).ok();
             let printed = match self.format.json {
@@ -101,7 +101,11 @@ impl Break {
     }
 
     /// Ends the lease if it is the one that was meant; returns what was seen of the name.
-    async fn end(&self, domain: &tenure::Domain, terminal: Option<File>) -> Result<(Outcome, Seen), Error> {
+    async fn end(
+        &self,
+        domain: &tenure::Domain,
+        terminal: Option<File>,
+    ) -> Result<(BreakOutcome, NameStatus), Error> {
         let mut terminal = terminal.filter(|_| !self.yes);
         let (holder, mut seen) = match self.meant(domain).await? {
             Ok(found) => found,
@@ -122,7 +126,7 @@ impl Break {
             let typing = shown.elapsed();
             if typed == Typed::SomethingElse {
                 say("that is not the name; nothing was changed");
-                return Ok((Outcome::Declined, seen));
+                return Ok((BreakOutcome::Declined, seen));
             }
             shown = Instant::now();
             let now = match self.meant(domain).await? {
@@ -143,20 +147,23 @@ impl Break {
         if domain.break_lock(&self.name, &holder).await? != Release::Done {
             // It may have ended by itself, or by a first request whose answer was lost. What is remembered with the fence of a lock of another
             // library is older.
-            let now = seen::one(domain, &self.name).await?;
+            let now = name_status::inspect(domain, &self.name).await?;
             if holder.owner.is_foreign() || now.broken != Some(self.fence) {
                 return Ok(self.not_there(now));
             }
         }
         say(format_args!("`{name}` was taken from {}, fence {}", owner(&holder.owner), holder.fence));
-        Ok((Outcome::Broken, seen))
+        Ok((BreakOutcome::Broken, seen))
     }
 
     /// The lease that is meant; or that it is not there.
-    async fn meant(&self, domain: &tenure::Domain) -> Result<Result<(Holder, Seen), (Outcome, Seen)>, Error> {
+    async fn meant(
+        &self,
+        domain: &tenure::Domain,
+    ) -> Result<Result<(Holder, NameStatus), (BreakOutcome, NameStatus)>, Error> {
         let status = domain.inspect(&self.name).await?;
         let holder = status.holder.clone().filter(|holder| holder.fence.get() == self.fence);
-        let seen = Seen::from(status);
+        let seen = NameStatus::from(status);
         Ok(match holder {
             Some(holder) => Ok((holder, seen)),
             None => Err(self.not_there(seen)),
@@ -164,11 +171,11 @@ impl Break {
     }
 
     /// Says what is there in place of the lease that is meant.
-    fn not_there(&self, seen: Seen) -> (Outcome, Seen) {
+    fn not_there(&self, seen: NameStatus) -> (BreakOutcome, NameStatus) {
         let name = escaped(&self.name);
         let Some(held) = &seen.holder else {
             say(format_args!("`{name}` is free; nothing was changed"));
-            return (Outcome::Free, seen);
+            return (BreakOutcome::Free, seen);
         };
         let who = owner(&held.owner);
         match held.own_fence() {
@@ -178,7 +185,7 @@ impl Break {
             None => say(format_args!("`{name}` is held by {who}")),
         }
         say("it is not the lease that you saw; nothing was changed");
-        (Outcome::Other, seen)
+        (BreakOutcome::Other, seen)
     }
 
     /// Has the name typed. Gives the terminal back, to ask again.
@@ -206,11 +213,11 @@ fn read_line(mut terminal: &File) -> io::Result<String> {
     Ok(line)
 }
 
-impl Outcome {
+impl BreakOutcome {
     fn code(self) -> u8 {
         match self {
-            Outcome::Broken | Outcome::Free => 0,
-            Outcome::Other | Outcome::Declined => exit_code::BUSY,
+            BreakOutcome::Broken | BreakOutcome::Free => 0,
+            BreakOutcome::Other | BreakOutcome::Declined => exit_code::BUSY,
         }
     }
 }

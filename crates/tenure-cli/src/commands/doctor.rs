@@ -15,8 +15,8 @@ use rustix::io::Errno;
 use serde::Serialize;
 use tenure::{Domain as Store, Error, Finding, Verdict};
 
-use super::blocked::undisturbed;
-use super::{absence, on_domain_to_look_at};
+use super::blocked_signals::uninterrupted;
+use super::{absence, on_domain_read_only};
 use crate::address::{self, Located};
 use crate::args::{Domain, Format};
 use crate::exit_code;
@@ -82,8 +82,8 @@ impl Doctor {
     pub(crate) fn execute(&self) -> u8 {
         let absent =
             |directory: &Path| self.show(vec![Line::of_absence(directory)], Some(exit_code::UNAVAILABLE));
-        on_domain_to_look_at(&self.domain, absent, async |domain| {
-            let (lines, failed) = match undisturbed(domain, async |_| domain.examine().await).await {
+        on_domain_read_only(&self.domain, absent, async |domain| {
+            let (lines, failed) = match uninterrupted(domain, async |_| domain.examine().await).await {
                 Ok(Err(code)) => return Ok(code),
                 Ok(Ok(findings)) => (timed(domain, findings).await, None),
                 Err(error) => (self.one_by_one(&error).await, Some(exit_code::of_error(&error))),
@@ -126,7 +126,7 @@ impl Doctor {
         let mut lines = Vec::new();
         for (url, store) in [(inner, "inner"), (outer, "outer")] {
             let examined = match Store::lazy(url) {
-                Ok(domain) => undisturbed(&domain, async |_| domain.examine().await).await,
+                Ok(domain) => uninterrupted(&domain, async |_| domain.examine().await).await,
                 Err(error) => Err(error),
             };
             let found = match examined {

@@ -10,7 +10,7 @@ use tenure::{Guard, Release};
 
 use super::run::deadline::Moment;
 use crate::args;
-use crate::output::{self, say_at_once, say_more};
+use crate::output::{self, say_in_background, say_more};
 use crate::text::{escaped, rough};
 
 /// How long the store may be out of reach. docs/cli.md says so.
@@ -57,7 +57,7 @@ pub(crate) async fn give_back(
                 if is_first {
                     say_more(fact)
                 } else {
-                    say_at_once(fact)
+                    say_in_background(fact)
                 }
                 return Some(Release::Done);
             }
@@ -74,7 +74,7 @@ pub(crate) async fn give_back(
         }
         if is_first {
             let (name, limit) = (escaped(&name), rough(give_up.since(begun)));
-            say_at_once(format_args!(
+            say_in_background(format_args!(
                 "`{name}` can't be given back yet; trying for up to {limit}: {}",
                 escaped(&why)
             ));

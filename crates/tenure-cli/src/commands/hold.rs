@@ -15,14 +15,14 @@ use tenure::{Domain as Store, Error, Guard, Release};
 use tokio::sync::oneshot;
 
 use super::give_back;
-use super::obtain::{self, Endings, Obtained};
+use super::obtain::{self, Obtained, TerminationSignals};
 use super::on_domain;
-use super::run::deadline::{self, LOOK_AGAIN, Moment, Plan};
+use super::run::deadline::{self, CLOCK_CHECK, Moment, Plan};
 use super::waiting::Wait;
-use crate::args::{Domain, Format, Patience, Terms, Voice};
+use crate::args::{Domain, Format, Terms, VerbosityOptions, WaitOptions};
 use crate::exit_code;
 use crate::json;
-use crate::output::{self, say, say_if_heard};
+use crate::output::{self, say, say_without_blocking};
 use crate::stdout;
 use crate::sys::{self, Mask};
 use crate::text::{escaped, owner};
@@ -43,13 +43,13 @@ pub(crate) struct Hold {
     domain: Domain,
 
     #[command(flatten)]
-    pub(crate) patience: Patience,
+    pub(crate) wait_options: WaitOptions,
 
     #[command(flatten)]
     terms: Terms,
 
     #[command(flatten)]
-    voice: Voice,
+    verbosity: VerbosityOptions,
 
     #[command(flatten)]
     format: Format,
@@ -68,7 +68,7 @@ struct Printed<'a> {
 }
 
 /// Why it is held no longer.
-enum Ended {
+enum HoldEnd {
     StdinClosed,
     Signal(u8),
     /// It could not be told that it is held.
@@ -78,24 +78,24 @@ enum Ended {
 
 impl Hold {
     pub(crate) fn execute(&self) -> u8 {
-        self.voice.take_effect();
+        self.verbosity.take_effect();
         on_domain(&self.domain, async |domain| {
-            let (mut endings, mut stdin) =
-                match Endings::new().and_then(|endings| Ok((endings, watch_stdin()?))) {
+            let (mut signals, mut stdin) =
+                match TerminationSignals::new().and_then(|signals| Ok((signals, watch_stdin()?))) {
                     Ok(watched) => watched,
                     Err(error) => {
                         output::refused_by_system(&error);
                         return Ok(exit_code::OS);
                     }
                 };
-            self.obtain_and_hold(domain, &mut endings, &mut stdin).await
+            self.obtain_and_hold(domain, &mut signals, &mut stdin).await
         })
     }
 
     async fn obtain_and_hold(
         &self,
         domain: &Store,
-        endings: &mut Endings,
+        signals: &mut TerminationSignals,
         stdin: &mut oneshot::Receiver<()>,
     ) -> Result<u8, Error> {
         if domain.counts_sleep() {
@@ -106,29 +106,29 @@ impl Hold {
             tokio::time::sleep(STDIN_COUNTS_AFTER).await;
             let _ = (&mut *stdin).await;
             say(format_args!("stdin was closed before `{}` was acquired", escaped(&self.name)));
-            self.patience.conflict_exit_code
+            self.wait_options.conflict_exit_code
         };
-        let wait = Wait { domain, name: &self.name, lock: &lock, patience: &self.patience };
-        let (guard, waited) = match obtain::obtain(&wait, &self.domain, endings, stdin_closed).await? {
+        let wait = Wait { domain, name: &self.name, lock: &lock, wait_options: &self.wait_options };
+        let (guard, waited) = match obtain::obtain(&wait, &self.domain, signals, stdin_closed).await? {
             Obtained::Held { guard, waited } => (guard, waited),
             Obtained::Not(code) => return Ok(code),
         };
-        let ended = tell_and_hold(self.line(&guard, waited), &guard, endings, stdin).await;
+        let ended = tell_and_hold(self.line(&guard, waited), &guard, signals, stdin).await;
         Ok(match ended {
-            Ended::StdinClosed => self.give_back(guard, endings).await.unwrap_or(0),
-            Ended::Signal(code) => {
-                self.give_back(guard, endings).await;
+            HoldEnd::StdinClosed => self.give_back(guard, signals).await.unwrap_or(0),
+            HoldEnd::Signal(code) => {
+                self.give_back(guard, signals).await;
                 code
             }
-            Ended::Unheard(refusal) => {
+            HoldEnd::Unheard(refusal) => {
                 let name = escaped(&self.name);
                 say(format_args!("that `{name}` is held could not be written to stdout: {refusal}"));
-                self.give_back(guard, endings).await;
+                self.give_back(guard, signals).await;
                 exit_code::IO
             }
-            Ended::Lost(why) => {
+            HoldEnd::Lost(why) => {
                 // The script hears of it by the end of this process, and may still be at work: nothing is given back here.
-                say_if_heard(escaped(&why));
+                say_without_blocking(escaped(&why));
                 exit_code::LOST
             }
         })
@@ -144,9 +144,9 @@ impl Hold {
     }
 
     /// Gives the name back; the exit code for a lease that turns out to have been lost.
-    async fn give_back(&self, guard: Guard, endings: &mut Endings) -> Option<u8> {
+    async fn give_back(&self, guard: Guard, signals: &mut TerminationSignals) -> Option<u8> {
         let name = escaped(guard.name());
-        let had_ended = match give_back::give_back(guard, &self.domain, endings.next()).await? {
+        let had_ended = match give_back::give_back(guard, &self.domain, signals.next()).await? {
             Release::Done => return None,
             Release::Taken { by } => format!("and {} holds it now", owner(&by)),
             _ => "and nobody holds it now".to_owned(),
@@ -185,21 +185,21 @@ fn is_in_background() -> bool {
 async fn tell_and_hold(
     line: String,
     guard: &Guard,
-    endings: &mut Endings,
+    signals: &mut TerminationSignals,
     stdin: &mut oneshot::Receiver<()>,
-) -> Ended {
+) -> HoldEnd {
     let mut printing = pin!(stdout::write_aside(line + "\n"));
     tokio::select! {
         biased;
         printed = &mut printing => match printed {
-            Ok(()) => until_ended(guard, endings, stdin).await,
-            Err(refusal) => Ended::Unheard(refusal),
+            Ok(()) => until_ended(guard, signals, stdin).await,
+            Err(refusal) => HoldEnd::Unheard(refusal),
         },
-        ended = until_ended(guard, endings, stdin) => match ended {
+        ended = until_ended(guard, signals, stdin) => match ended {
             // A stdin that is at its end from the beginning does not keep the line from being printed.
-            Ended::StdinClosed => match tokio::time::timeout(LONGEST_LAST_WORD, printing).await {
-                Ok(Err(refusal)) => Ended::Unheard(refusal),
-                _ => Ended::StdinClosed,
+            HoldEnd::StdinClosed => match tokio::time::timeout(LONGEST_LAST_WORD, printing).await {
+                Ok(Err(refusal)) => HoldEnd::Unheard(refusal),
+                _ => HoldEnd::StdinClosed,
             },
             ended => ended,
         },
@@ -208,20 +208,24 @@ async fn tell_and_hold(
 
 /// Holds until there is a reason not to. The script must hear of a loss while it can still stop in time, so the end is that of a
 /// command under `run`: when a quarter of the lease is left.
-async fn until_ended(guard: &Guard, endings: &mut Endings, stdin: &mut oneshot::Receiver<()>) -> Ended {
+async fn until_ended(
+    guard: &Guard,
+    signals: &mut TerminationSignals,
+    stdin: &mut oneshot::Receiver<()>,
+) -> HoldEnd {
     let mut plan = Plan::new(Moment::now(), guard.remaining(), None);
     loop {
         let now = Moment::now();
-        plan.look(now, guard.remaining());
+        plan.update(now, guard.remaining());
         if now >= plan.term_at() {
-            return Ended::Lost(format!("lease on `{}` was not renewed in time", guard.name()));
+            return HoldEnd::Lost(format!("lease on `{}` was not renewed in time", guard.name()));
         }
         tokio::select! {
             biased;
-            loss = guard.lost() => return Ended::Lost(loss.to_string()),
-            signal = endings.next() => return Ended::Signal(exit_code::by_signal(signal.as_raw())),
-            _ = &mut *stdin => return Ended::StdinClosed,
-            () = tokio::time::sleep(plan.look_at(now).since(now).min(LOOK_AGAIN)) => {}
+            loss = guard.lost() => return HoldEnd::Lost(loss.to_string()),
+            signal = signals.next() => return HoldEnd::Signal(exit_code::by_signal(signal.as_raw())),
+            _ = &mut *stdin => return HoldEnd::StdinClosed,
+            () = tokio::time::sleep(plan.check_at(now).since(now).min(CLOCK_CHECK)) => {}
         }
     }
 }

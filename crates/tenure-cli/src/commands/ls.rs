@@ -11,11 +11,11 @@ use clap::Args;
 
 use crate::address;
 use crate::args::{Domain, Format};
-use crate::commands::{WHAT_TO_DO, absence, on_domain_to_look_at};
+use crate::commands::{WHAT_TO_DO, absence, on_domain_read_only};
 use crate::glob::Glob;
 use crate::json;
+use crate::name_status::{self, HolderStatus, NameStatus};
 use crate::output::{self, say};
-use crate::seen::{self, Held, Seen};
 use crate::table::{self, Column};
 use crate::text::{escaped, rough};
 
@@ -47,8 +47,8 @@ impl Ls {
             say(format_args!("{}; {WHAT_TO_DO}", absence(directory)));
             0
         };
-        on_domain_to_look_at(&self.domain, absent, async |domain| {
-            let names = seen::all(domain, &glob).await?;
+        on_domain_read_only(&self.domain, absent, async |domain| {
+            let names = name_status::list(domain, &glob).await?;
             let located = address::locate(&self.domain).ok();
             let text = if self.format.json {
                 names.iter().map(|seen| json::to_line(&json::Status::new(seen, located)) + "\n").collect()
@@ -61,7 +61,7 @@ impl Ls {
 }
 
 /// The table; nothing when there are no names.
-fn shown(names: &[Seen], width: Option<usize>) -> String {
+fn shown(names: &[NameStatus], width: Option<usize>) -> String {
     if names.is_empty() {
         return String::new();
     }
@@ -75,9 +75,9 @@ fn shown(names: &[Seen], width: Option<usize>) -> String {
     text
 }
 
-fn row(seen: &Seen) -> [String; 7] {
+fn row(seen: &NameStatus) -> [String; 7] {
     let nothing = || "-".to_owned();
-    let of = |fact: fn(&Held) -> String| seen.holder.as_ref().map_or_else(nothing, fact);
+    let of = |fact: fn(&HolderStatus) -> String| seen.holder.as_ref().map_or_else(nothing, fact);
     [
         escaped(&seen.name),
         of(|held| match held.owner.is_foreign() {

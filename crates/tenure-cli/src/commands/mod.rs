@@ -2,7 +2,7 @@
 
 pub(crate) mod acquire;
 pub(crate) mod bench;
-mod blocked;
+mod blocked_signals;
 pub(crate) mod break_lock;
 pub(crate) mod completions;
 pub(crate) mod doctor;
@@ -38,13 +38,13 @@ pub(crate) fn on_domain(asked: &args::Domain, work: impl AsyncFnOnce(&Domain) ->
     }
 }
 
-/// The same for a command that only looks, and makes no directory; `absent` is for one that is not there.
-pub(crate) fn on_domain_to_look_at(
+/// The same for a command that only polling, and makes no directory; `absent` is for one that is not there.
+pub(crate) fn on_domain_read_only(
     asked: &args::Domain,
     absent: impl FnOnce(&Path) -> u8,
     work: impl AsyncFnOnce(&Domain) -> Result<u8, Error>,
 ) -> u8 {
-    match address::domain_to_look_at(asked) {
+    match address::domain_read_only(asked) {
         Ok(Ok((domain, source))) => worked(&domain, &source, work),
         Ok(Err(directory)) => absent(&directory),
         Err(refused) => told(refused),
@@ -52,11 +52,11 @@ pub(crate) fn on_domain_to_look_at(
 }
 
 /// The same for a command that releases or renews a lease of this machine.
-pub(crate) fn on_domain_as_it_is(
+pub(crate) fn on_existing_domain(
     asked: &args::Domain,
     work: impl AsyncFnOnce(&Domain) -> Result<u8, Error>,
 ) -> u8 {
-    match address::domain_as_it_is(asked) {
+    match address::existing_domain(asked) {
         Ok(Ok((domain, source))) => worked(&domain, &source, work),
         Ok(Err(directory)) => no_directory(&directory),
         Err(refused) => told(refused),

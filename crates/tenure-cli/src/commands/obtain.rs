@@ -1,5 +1,5 @@
-//! Waiting for a name on behalf of a script: what `acquire` and `hold` share. `run` does the same in its minder, which hears of signals from
-//! its front.
+//! Waiting for a name on behalf of a script: what `acquire` and `hold` share. `run` does the same in its holder, which hears of signals from
+//! its wrapper.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -12,10 +12,10 @@ use tenure::{Error, Guard};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 use super::give_back::LONGEST_OUTAGE;
-use super::waiting::{self, Outcome, Screen, Wait};
+use super::waiting::{self, Screen, Wait, WaitResult};
 use crate::args;
 use crate::exit_code;
-use crate::output::{self, say_at_once};
+use crate::output::{self, say_in_background};
 use crate::sys;
 use crate::text::{escaped, rough};
 
@@ -34,7 +34,7 @@ pub(crate) enum Obtained {
 pub(crate) async fn obtain(
     wait: &Wait<'_>,
     asked: &args::Domain,
-    endings: &mut Endings,
+    signals: &mut TerminationSignals,
     reason: impl Future<Output = u8>,
 ) -> Result<Obtained, Error> {
     let screen = Screen::new(sys::group_of(getpid()));
@@ -42,12 +42,12 @@ pub(crate) async fn obtain(
         biased;
         outcome = wait.acquire(&screen) => outcome,
         never = screen.obey_stops() => match never {},
-        signal = endings.next() => {
-            part(wait, asked, endings.next()).await;
+        signal = signals.next() => {
+            leave(wait, asked, signals.next()).await;
             return Ok(Obtained::Not(exit_code::by_signal(signal.as_raw())));
         }
         code = reason => {
-            part(wait, asked, endings.next()).await;
+            leave(wait, asked, signals.next()).await;
             return Ok(Obtained::Not(code));
         }
     };
@@ -55,18 +55,18 @@ pub(crate) async fn obtain(
         Ok(outcome) => outcome,
         Err(error) => {
             // What too few replicas, or too few servers, have acknowledged was taken all the same, and nobody wants it.
-            part(wait, asked, endings.next()).await;
+            leave(wait, asked, signals.next()).await;
             return Err(error);
         }
     };
     match outcome {
-        Outcome::Acquired(guard, waited) => {
+        WaitResult::Acquired(guard, waited) => {
             output::acquired(&guard, waited);
             Ok(Obtained::Held { guard, waited })
         }
         outcome => {
             // First, for stderr may be halted: a place that is kept holds up others.
-            part(wait, asked, endings.next()).await;
+            leave(wait, asked, signals.next()).await;
             Ok(Obtained::Not(waiting::refused(wait, asked, &outcome)))
         }
     }
@@ -74,13 +74,13 @@ pub(crate) async fn obtain(
 
 /// Waits until what was dropped is undone in the store. A place in the queue of a store that hangs is forgotten there; but a request that may have
 /// been executed may hold the name for a whole ttl: that is tried for longer, until `interrupted` resolves, and told.
-pub(crate) async fn part(wait: &Wait<'_>, asked: &args::Domain, interrupted: impl Future) {
+pub(crate) async fn leave(wait: &Wait<'_>, asked: &args::Domain, interrupted: impl Future) {
     let Wait { domain, name, .. } = wait;
     let mut closed = pin!(domain.close());
     if tokio::time::timeout(LONGEST_FAREWELL, &mut closed).await.is_ok() || domain.left_in_store().is_zero() {
         return;
     }
-    say_at_once(format_args!(
+    say_in_background(format_args!(
         "the store may have executed a request for `{}`; trying to undo it for up to {}",
         escaped(name),
         rough(LONGEST_OUTAGE),
@@ -96,12 +96,12 @@ pub(crate) async fn part(wait: &Wait<'_>, asked: &args::Domain, interrupted: imp
 }
 
 /// The signals that ask a process to end, but for those that it was started to ignore.
-pub(crate) struct Endings(Vec<(Signal, Stream)>);
+pub(crate) struct TerminationSignals(Vec<(Signal, Stream)>);
 
-impl Endings {
+impl TerminationSignals {
     pub(crate) fn new() -> io::Result<Self> {
         let stream = |number: Signal| Ok((number, signal(SignalKind::from_raw(number.as_raw()))?));
-        sys::heeded_endings().map(stream).collect::<io::Result<_>>().map(Endings)
+        sys::termination_signals().map(stream).collect::<io::Result<_>>().map(TerminationSignals)
     }
 
     /// The next one. Dropping the future loses none.

@@ -8,12 +8,12 @@ use clap::Args;
 
 use crate::address;
 use crate::args::{Domain, Format};
-use crate::commands::{WHAT_TO_DO, absence, on_domain_to_look_at};
+use crate::commands::{WHAT_TO_DO, absence, on_domain_read_only};
 use crate::exit_code;
 use crate::json;
-use crate::output::{self, Loudness, say};
+use crate::name_status::{self, HolderStatus, NameStatus};
+use crate::output::{self, Verbosity, say};
 use crate::presence::Presence;
-use crate::seen::{self, Held, Seen};
 use crate::text::{escaped, owner, rough, utc};
 
 /// Show who holds a name and who waits for it
@@ -37,20 +37,20 @@ impl Status {
     pub(crate) fn execute(&self) -> u8 {
         if self.quiet {
             // What else is said of the URL is said without `-q`.
-            output::set_loudness(Loudness::Quiet);
+            output::set_verbosity(Verbosity::Quiet);
             let _ = address::locate(&self.domain);
-            output::set_loudness(Loudness::Usual);
+            output::set_verbosity(Verbosity::Usual);
         }
         let absent = |directory: &Path| {
             say(format_args!("{}; {WHAT_TO_DO}", absence(directory)));
-            self.show(&Seen::free(&self.name))
+            self.show(&NameStatus::free(&self.name))
         };
-        on_domain_to_look_at(&self.domain, absent, async |domain| {
-            Ok(self.show(&seen::one(domain, &self.name).await?))
+        on_domain_read_only(&self.domain, absent, async |domain| {
+            Ok(self.show(&name_status::inspect(domain, &self.name).await?))
         })
     }
 
-    fn show(&self, seen: &Seen) -> u8 {
+    fn show(&self, seen: &NameStatus) -> u8 {
         if self.quiet {
             return if seen.holder.is_some() { exit_code::BUSY } else { 0 };
         }
@@ -67,7 +67,7 @@ impl Status {
 }
 
 /// What is known of a name, for people: what it is called, and what it is.
-pub(crate) fn facts(seen: &Seen) -> Vec<(String, String)> {
+pub(crate) fn facts(seen: &NameStatus) -> Vec<(String, String)> {
     let mut facts = vec![("name".to_owned(), escaped(&seen.name))];
     let mut add = |key: &str, value: String| facts.push((key.to_owned(), value));
     match &seen.holder {
@@ -105,7 +105,7 @@ pub(crate) fn facts(seen: &Seen) -> Vec<(String, String)> {
     facts
 }
 
-fn of_holder(held: &Held) -> Vec<(&'static str, String)> {
+fn of_holder(held: &HolderStatus) -> Vec<(&'static str, String)> {
     let who = &held.owner;
     let mut facts = match who.pid() {
         None => vec![("holder", "a lock of another library, which does not say who it is".to_owned())],

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use tenure::{Error, Owner, Ticket};
 
-use super::on_domain_as_it_is;
+use super::on_existing_domain;
 use crate::address;
 use crate::args::{Domain, Format};
 use crate::exit_code;
@@ -45,7 +45,7 @@ impl TicketArgs {
         &self,
         work: impl AsyncFnOnce(&tenure::Domain, &Ticket) -> Result<Used<T>, Error>,
     ) -> u8 {
-        on_domain_as_it_is(&self.domain, async |domain| {
+        on_existing_domain(&self.domain, async |domain| {
             let ticket = match self.read() {
                 Ok(ticket) => ticket,
                 Err(code) => return Ok(code),

@@ -20,7 +20,7 @@ use tokio::time::{Instant as Wakeup, sleep, sleep_until};
 use self::facts::Facts;
 pub(crate) use self::screen::Screen;
 use super::run::enclosing::Enclosing;
-use crate::args::{self, Patience};
+use crate::args::{self, WaitOptions};
 use crate::output::{self, say_more};
 use crate::presence::is_on_this_machine;
 use crate::text::escaped;
@@ -32,13 +32,13 @@ const SHOWN_AFTER: Duration = Duration::from_millis(500);
 /// How often what is shown on a terminal changes.
 const FRAME: Duration = Duration::from_millis(250);
 /// How often the store is asked for it at most.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_secs(1);
 /// How often it is said without a terminal.
 const LINE: Duration = Duration::from_secs(30);
 
 /// How a wait ended.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum WaitResult {
     /// The name was acquired, after this time.
     Acquired(Guard, Duration),
     /// It was not waited for any longer.
@@ -53,7 +53,7 @@ pub(crate) struct Wait<'a> {
     pub(crate) name: &'a str,
     /// The claim on it.
     pub(crate) lock: &'a Lock,
-    pub(crate) patience: &'a Patience,
+    pub(crate) wait_options: &'a WaitOptions,
 }
 
 impl Wait<'_> {
@@ -61,11 +61,11 @@ impl Wait<'_> {
     ///
     /// # Errors
     /// Those of [`Lock::acquire`].
-    pub(crate) async fn acquire(&self, screen: &Screen) -> Result<Outcome, Error> {
+    pub(crate) async fn acquire(&self, screen: &Screen) -> Result<WaitResult, Error> {
         let begun = Instant::now();
-        let lock = self.patience.through_outages(self.lock);
+        let lock = self.wait_options.through_outages(self.lock);
         let acquiring = pin!(async {
-            match self.patience.limit() {
+            match self.wait_options.limit() {
                 Some(limit) => lock.try_acquire_for(limit).await,
                 None => lock.acquire().await.map(Attempt::Acquired),
             }
@@ -74,15 +74,15 @@ impl Wait<'_> {
         let outcome = tokio::select! {
             biased;
             attempt = acquiring => match attempt? {
-                Attempt::Acquired(guard) => Outcome::Acquired(guard, begun.elapsed()),
+                Attempt::Acquired(guard) => WaitResult::Acquired(guard, begun.elapsed()),
                 Attempt::Busy(busy) => match &busy.holder {
                     Some(holder) if Enclosing::of(self.name).has(holder) => {
-                        Outcome::Enclosing(holder.clone())
+                        WaitResult::Enclosing(holder.clone())
                     }
-                    _ => Outcome::Busy(busy),
+                    _ => WaitResult::Busy(busy),
                 },
             },
-            holder = self.show(begun, screen) => Outcome::Enclosing(holder),
+            holder = self.show(begun, screen) => WaitResult::Enclosing(holder),
         };
         Ok(outcome)
     }
@@ -94,25 +94,25 @@ impl Wait<'_> {
         let enclosing = Enclosing::of(self.name);
         let facts = RefCell::new(Facts::new(self.name));
         if !enclosing.is_empty()
-            && let Some(holder) = self.look(&facts, &enclosing).await
+            && let Some(holder) = self.poll(&facts, &enclosing).await
         {
             return holder;
         }
         sleep_until(Wakeup::from_std(begun + SHOWN_AFTER)).await;
-        let says = match self.patience.conflict_exit_code {
-            _ if output::is_quiet() => Says::Nothing,
-            0 => Says::Outages,
-            _ => Says::All,
+        let content = match self.wait_options.conflict_exit_code {
+            _ if output::is_quiet() => Content::Nothing,
+            0 => Content::Outages,
+            _ => Content::All,
         };
-        let speech = Speech { says, due: Cell::new(begun + SHOWN_AFTER) };
+        let lines = Lines { content, due: Cell::new(begun + SHOWN_AFTER) };
         tokio::select! {
-            holder = self.keep_looking(&facts, &enclosing, &speech, screen) => holder,
-            never = keep_showing(&facts, &speech, screen) => match never {},
+            holder = self.keep_polling(&facts, &enclosing, &lines, screen) => holder,
+            never = keep_showing(&facts, &lines, screen) => match never {},
         }
     }
 
     /// Asks the store once; who holds the name, if that is above this process.
-    async fn look(&self, facts: &RefCell<Facts>, enclosing: &Enclosing) -> Option<Holder> {
+    async fn poll(&self, facts: &RefCell<Facts>, enclosing: &Enclosing) -> Option<Holder> {
         let asked = Instant::now();
         let answer = self.domain.inspect(self.name).await;
         if answer.as_ref().is_ok_and(|status| status.holder.as_ref().is_some_and(is_this_process)) {
@@ -123,22 +123,22 @@ impl Wait<'_> {
         answer.ok()?.holder.filter(|holder| enclosing.has(holder))
     }
 
-    async fn keep_looking(
+    async fn keep_polling(
         &self,
         facts: &RefCell<Facts>,
         enclosing: &Enclosing,
-        speech: &Speech,
+        lines: &Lines,
         screen: &Screen,
     ) -> Holder {
         loop {
             let asked = Instant::now();
-            if screen.is_fit() || speech.is_due(asked) {
-                if let Some(holder) = self.look(facts, enclosing).await {
+            if screen.is_fit() || lines.is_due(asked) {
+                if let Some(holder) = self.poll(facts, enclosing).await {
                     return holder;
                 }
                 screen.redraw();
             }
-            sleep_until(Wakeup::from_std(asked + LOOK)).await;
+            sleep_until(Wakeup::from_std(asked + POLL)).await;
         }
     }
 }
@@ -148,44 +148,44 @@ fn is_this_process(holder: &Holder) -> bool {
 }
 
 /// What is said where nothing can be drawn.
-struct Speech {
-    says: Says,
+struct Lines {
+    content: Content,
     /// When the next line is due.
     due: Cell<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Says {
+enum Content {
     All,
     /// That someone else holds the name is fine with whoever asked; that the store is away is not.
     Outages,
     Nothing,
 }
 
-impl Speech {
+impl Lines {
     fn is_due(&self, now: Instant) -> bool {
-        self.says != Says::Nothing && now >= self.due.get()
+        self.content != Content::Nothing && now >= self.due.get()
     }
 
     /// The line that is due, if what was learnt since then makes one.
     fn line(&self, now: Instant, facts: &Facts) -> Option<String> {
         let line = facts.said(now, self.due.get()).filter(|_| self.is_due(now))?;
         self.due.set(now + LINE);
-        Some(line).filter(|_| self.says == Says::All || facts.is_away())
+        Some(line).filter(|_| self.content == Content::All || facts.is_away())
     }
 }
 
-async fn keep_showing(facts: &RefCell<Facts>, speech: &Speech, screen: &Screen) -> Infallible {
+async fn keep_showing(facts: &RefCell<Facts>, lines: &Lines, screen: &Screen) -> Infallible {
     for frame in 0.. {
         let now = Instant::now();
-        // Mostly the store answers before the second frame; a first one that says nothing would only flicker.
+        // Mostly the store answers before the second frame; a first one that content nothing would only flicker.
         let is_worth_it = frame > 0 || facts.borrow().is_known();
         if is_worth_it && screen.is_fit() {
             screen.draw(&facts.borrow().drawn(now, frame, screen.width()));
         } else if !screen.is_paused()
-            && let Some(line) = speech.line(now, &facts.borrow())
+            && let Some(line) = lines.line(now, &facts.borrow())
         {
-            output::say_if_heard(line);
+            output::say_without_blocking(line);
         }
         tokio::select! {
             () = sleep(FRAME) => {}
@@ -195,14 +195,14 @@ async fn keep_showing(facts: &RefCell<Facts>, speech: &Speech, screen: &Screen) 
     unreachable!("frames do not end")
 }
 
-/// Says why a name was not acquired; returns the exit code. `asked` is the domain that was asked for.
-pub(crate) fn refused(wait: &Wait<'_>, asked: &args::Domain, outcome: &Outcome) -> u8 {
+/// Content why a name was not acquired; returns the exit code. `asked` is the domain that was asked for.
+pub(crate) fn refused(wait: &Wait<'_>, asked: &args::Domain, outcome: &WaitResult) -> u8 {
     match outcome {
-        Outcome::Acquired(..) => return 0,
-        Outcome::Busy(busy) => output::busy(wait.name, asked, wait.patience, busy),
-        Outcome::Enclosing(holder) => output::enclosing(wait.name, Some(holder), holder.fence),
+        WaitResult::Acquired(..) => return 0,
+        WaitResult::Busy(busy) => output::busy(wait.name, asked, wait.wait_options, busy),
+        WaitResult::Enclosing(holder) => output::enclosing(wait.name, Some(holder), holder.fence),
     }
-    wait.patience.conflict_exit_code
+    wait.wait_options.conflict_exit_code
 }
 
 #[cfg(test)]
@@ -215,21 +215,21 @@ mod tests {
         let _guard = domain.lock("a").acquire().await.unwrap();
         let mut facts = Facts::new("a");
         let begun = Instant::now();
-        let speech = Speech { says: Says::All, due: Cell::new(begun) };
-        assert!(speech.line(begun, &facts).is_none(), "nothing is known");
+        let lines = Lines { content: Content::All, due: Cell::new(begun) };
+        assert!(lines.line(begun, &facts).is_none(), "nothing is known");
         let mut said = Vec::new();
         for quarter in 0..400 {
             let now = begun + FRAME * quarter;
-            if speech.is_due(now) {
+            if lines.is_due(now) {
                 facts.learn_at(now, now, &domain.inspect("a").await);
             }
-            if speech.line(now, &facts).is_some() {
+            if lines.line(now, &facts).is_some() {
                 said.push(quarter / 4);
             }
         }
         assert_eq!(said, [0, 30, 60, 90], "in seconds");
-        for says in [Says::Nothing, Says::Outages] {
-            assert!(Speech { says, due: Cell::new(begun) }.line(begun, &facts).is_none());
+        for content in [Content::Nothing, Content::Outages] {
+            assert!(Lines { content, due: Cell::new(begun) }.line(begun, &facts).is_none());
         }
     }
 }

@@ -6,13 +6,13 @@ use tenure::{Busy, Fence, Holder};
 
 use super::say;
 use crate::address;
-use crate::args::{self, Patience};
+use crate::args::{self, WaitOptions};
 use crate::text::{disturbs, escaped, owner, rough, utc};
 
 /// Says who holds the name that was not acquired, and what to type to wait for it, to see more, and to take it from a dead holder. Says nothing
 /// when a conflict counts as success: cron would mail it.
-pub(crate) fn busy(name: &str, asked: &args::Domain, patience: &Patience, busy: &Busy) {
-    if patience.conflict_exit_code == 0 {
+pub(crate) fn busy(name: &str, asked: &args::Domain, wait_options: &WaitOptions, busy: &Busy) {
+    if wait_options.conflict_exit_code == 0 {
         return;
     }
     match &busy.holder {
@@ -28,8 +28,8 @@ pub(crate) fn busy(name: &str, asked: &args::Domain, patience: &Patience, busy: 
         // A waiter that gives up knows how many were ahead of it, and not how many are behind.
         None => {}
     }
-    if patience.limit().is_some_and(|limit| limit.is_zero()) {
-        let option = if patience.nonblock { "-n" } else { "-w 0" };
+    if wait_options.limit().is_some_and(|limit| limit.is_zero()) {
+        let option = if wait_options.nonblock { "-n" } else { "-w 0" };
         say(format_args!("to wait for it up to a minute: use -w 60s instead of {option}"));
     } else {
         say("to wait for as long as it takes: leave out -w");

@@ -5,8 +5,8 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::insist;
 use super::refusal::word as word_of_shell;
+use super::say_always;
 use crate::args::Cli;
 use crate::exit_code;
 use crate::text::escaped;
@@ -42,27 +42,27 @@ pub(crate) fn usage(mut refused: clap::Error) -> u8 {
         is_in_list && !line.starts_with("For more")
     };
     let missing = missing(&refused);
-    missing.iter().for_each(insist);
+    missing.iter().for_each(say_always);
     let is_before_command = is_option_before_command();
     // The parser takes what resembles `--version` for that, and shows how to use it.
     let misleads = |line: &&str| is_before_command && line.starts_with("Usage: ");
     for line in lines.filter(|line| (missing.is_none() || !is_list(line)) && !misleads(line)) {
-        insist(line);
+        say_always(line);
     }
     if refused.kind() == ErrorKind::MissingRequiredArgument && text.contains("--fence") {
-        insist("the fence of the lease that you mean is what this shows: tenure status NAME");
+        say_always("the fence of the lease that you mean is what this shows: tenure status NAME");
     }
     if missing.as_deref() == Some("TICKET is missing") {
-        insist(WHERE_TICKETS_COME_FROM);
+        say_always(WHERE_TICKETS_COME_FROM);
     }
     let unknown = refused.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
     let of_flock = OPTIONS_OF_FLOCK.iter().find(|(option, _)| *option == unknown);
     if let Some((option, hint)) = of_flock.filter(|_| refused.kind() == ErrorKind::UnknownArgument) {
-        insist(format_args!("{option} of flock: {hint}"));
+        say_always(format_args!("{option} of flock: {hint}"));
     }
     if is_before_command {
-        insist("options come after the command, as in: tenure run -v -n NAME -- COMMAND");
-        insist("before the command there are only --help and --version");
+        say_always("options come after the command, as in: tenure run -v -n NAME -- COMMAND");
+        say_always("before the command there are only --help and --version");
     }
     exit_code::USAGE
 }
@@ -125,9 +125,9 @@ fn unknown_command(refused: &clap::Error) {
     let near = other.or_else(|| nearest(&word, &commands));
     let shown = escaped(&word);
     match &near {
-        Some(near) => insist(format_args!("unknown command `{shown}`; did you mean `{near}`?")),
+        Some(near) => say_always(format_args!("unknown command `{shown}`; did you mean `{near}`?")),
         None => {
-            insist(format_args!("unknown command `{shown}`; expected one of {}", commands.join(", ")));
+            say_always(format_args!("unknown command `{shown}`; expected one of {}", commands.join(", ")));
         }
     }
     // `flock NAME COMMAND` has no word before the name. (`tenure help WORD` comes here, too.)
@@ -135,7 +135,7 @@ fn unknown_command(refused: &clap::Error) {
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let is_name = words.first() == Some(&word);
     if is_name && near != Some("run") && (near.is_none() || words.iter().any(|word| word == "--")) {
-        insist(format_args!("to run something while `{shown}` is held: {}", with_run(&words)));
+        say_always(format_args!("to run something while `{shown}` is held: {}", with_run(&words)));
     }
 }
 

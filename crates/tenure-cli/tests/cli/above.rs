@@ -99,22 +99,22 @@ fn a_run_under_another_name_is_recognised() {
     assert_refused(&run(&place, &outer, &["sh", "-c", "env -i \"$@\"; exit $?", "sh"], &[]));
 }
 
-/// The minder is still there, and so is the lease. In a pid namespace of its own, the kernel does not continue a minder that was stopped because its
-/// front is gone.
+/// The holder is still there, and so is the lease. In a pid namespace of its own, the kernel does not continue a holder that was stopped because its
+/// wrapper is gone.
 // R0.6
 #[test]
-fn a_run_whose_front_was_killed_is_recognised() {
+fn a_run_whose_wrapper_was_killed_is_recognised() {
     let place = Place::new();
     let command = r#"touch started; until test -e go; do sleep .01; done
         env -i "$0" run b touch ran 2> log; echo $? > code; exec sleep 600"#;
-    let script = r#""$0" run --ttl 10m a -- sh -c "$1" "$0" & front=$!
+    let script = r#""$0" run --ttl 10m a -- sh -c "$1" "$0" & wrapper=$!
         until test -e started; do sleep .01; done
-        read -r minder < /proc/$front/task/$front/children
-        kill -STOP $minder
-        until grep -q '^State:.T' /proc/$minder/status; do sleep .01; done
-        kill -KILL $front; wait $front; touch go
+        read -r holder < /proc/$wrapper/task/$wrapper/children
+        kill -STOP $holder
+        until grep -q '^State:.T' /proc/$holder/status; do sleep .01; done
+        kill -KILL $wrapper; wait $wrapper; touch go
         until test -s code; do sleep .01; done
-        echo $minder"#;
+        echo $holder"#;
     let mut unshare = place.command("unshare");
     unshare.args(["--pid", "--fork", "--mount-proc", "sh", "-c", script, TENURE, command]);
     let done = place.spawn(unshare).finish();

@@ -299,16 +299,16 @@ pub(crate) struct Finished {
 }
 
 impl Running {
-    /// The front.
+    /// The wrapper.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap()
     }
 
-    /// The child of the front.
-    pub(crate) fn minder(&self) -> Pid {
-        let front = self.pid().as_raw_pid().to_string();
-        let mut children = all_processes().filter(|pid| stat(*pid).is_some_and(|stat| stat[1] == front));
-        Pid::from_raw(children.next().expect("a front has a minder")).unwrap()
+    /// The child of the wrapper.
+    pub(crate) fn holder(&self) -> Pid {
+        let wrapper = self.pid().as_raw_pid().to_string();
+        let mut children = all_processes().filter(|pid| stat(*pid).is_some_and(|stat| stat[1] == wrapper));
+        Pid::from_raw(children.next().expect("a wrapper has a holder")).unwrap()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -82,7 +82,7 @@ fn users_of_one_group_run_one_at_a_time() {
         let who = if holder == 0 { "root".to_owned() } else { holder.to_string() };
         assert!(busy.stderr.contains(&who), "{busy:?}");
 
-        // Killed, front and minder: the other user's process, which waits, goes on at once, and not after ten minutes.
+        // Killed, wrapper and holder: the other user's process, which waits, goes on at once, and not after ten minutes.
         let waiting = shared.start(other, &["run", "backup", "--", "true"]);
         eventually("it waits", || {
             shared.has(&format!(
@@ -90,9 +90,9 @@ fn users_of_one_group_run_one_at_a_time() {
                 if other == 0 { "root".to_owned() } else { other.to_string() }
             ))
         });
-        let minder = holding.minder();
+        let holder = holding.holder();
         holding.signal(Signal::KILL);
-        let _ = rustix::process::kill_process(minder, Signal::KILL);
+        let _ = rustix::process::kill_process(holder, Signal::KILL);
         assert_eq!(waiting.finish().code, 0);
         holding.finish();
     }

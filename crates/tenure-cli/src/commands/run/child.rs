@@ -12,29 +12,29 @@ use rustix::process::{
 
 use super::Run;
 use super::deadline::Moment;
+use super::messages::RelayedSignal;
+use super::process_tree::{self, KnownProcess};
+use super::shared::SharedFacts;
 use super::signals;
-use super::tree::{self, Known};
-use super::watch::Facts;
-use super::wire::Relayed;
 use crate::exit_code;
 use crate::sys::{self, Mask, Program};
 
 /// Which process group the command runs in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Group {
-    /// One of its own: a signal reaches all that it started, and nothing else.
+    /// Its own: a signal reaches everything that it started, and nothing else.
     Own,
-    /// The one of `tenure`: the terminal's signals reach both, and it may read from the terminal when `tenure` may.
+    /// That of `tenure`: the terminal's signals reach both, and the command may read from the terminal if `tenure` may.
     Shared(Pid),
 }
 
 impl Group {
-    /// Shared where there is a terminal, be it in the foreground or not: a job in the background can be brought forward.
+    /// Shared if there is a terminal, in the foreground or not: a background job can be brought to the foreground.
     pub(crate) fn fitting() -> Self {
         let has_terminal = std::fs::File::open("/dev/tty").is_ok();
         match sys::group_of(getpid()) {
             Some(group) if has_terminal => Group::Shared(group),
-            // In a pid namespace whose first process was not made the leader of a group, that of the terminal has no number.
+            // In a pid namespace, the group of the terminal may be outside, and then has no number.
             _ => Group::Own,
         }
     }
@@ -45,46 +45,47 @@ impl Group {
 pub(crate) struct Child {
     pid: Pid,
     group: Group,
-    end: Option<End>,
+    end: Option<CommandEnd>,
 }
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum CommandEnd {
     /// By itself, with this exit code.
     Exited(u8),
     /// By a signal.
     Killed(i32),
 }
 
-impl End {
-    /// How it ended, if it did.
+impl CommandEnd {
+    /// How it ended, if it has.
     pub(crate) fn of(status: WaitStatus) -> Option<Self> {
-        let exited = status.exit_status().map(|code| End::Exited(u8::try_from(code).unwrap_or(u8::MAX)));
-        status.terminating_signal().map(End::Killed).or(exited)
+        let exited =
+            status.exit_status().map(|code| CommandEnd::Exited(u8::try_from(code).unwrap_or(u8::MAX)));
+        status.terminating_signal().map(CommandEnd::Killed).or(exited)
     }
 
-    /// What a shell makes of it.
+    /// The exit code that a shell gives it.
     pub(crate) fn code(self) -> u8 {
         match self {
-            End::Exited(code) => code,
-            End::Killed(signal) => exit_code::by_signal(signal),
+            CommandEnd::Exited(code) => code,
+            CommandEnd::Killed(signal) => exit_code::by_signal(signal),
         }
     }
 
     /// As a number that is not zero.
     pub(crate) fn encode(self) -> u32 {
         match self {
-            End::Exited(code) => EXITED | u32::from(code),
-            End::Killed(signal) => KILLED | signal.unsigned_abs(),
+            CommandEnd::Exited(code) => EXITED | u32::from(code),
+            CommandEnd::Killed(signal) => KILLED | signal.unsigned_abs(),
         }
     }
 
     pub(crate) fn decode(number: u32) -> Option<Self> {
         let [low, ..] = number.to_le_bytes();
         match number & !0xff {
-            EXITED => Some(End::Exited(low)),
-            KILLED => Some(End::Killed(i32::from(low))),
+            EXITED => Some(CommandEnd::Exited(low)),
+            KILLED => Some(CommandEnd::Killed(i32::from(low))),
             _ => None,
         }
     }
@@ -94,25 +95,25 @@ const EXITED: u32 = 0x100;
 const KILLED: u32 = 0x200;
 
 impl Child {
-    /// Starts the command. It gets the signal mask that `tenure` was given, and keeps `lifeline` open. It dies with this process, from its
-    /// first instruction on: that is the net below the front, which stops the whole tree. With `--on-lost ignore` it does not, for that is a loss.
+    /// Starts the command with the signal mask that `tenure` was given, and with `lifeline` open. The kernel kills it if this process dies, from its
+    /// first instruction on; the wrapper kills its descendants. Not with `--on-lost ignore`, because that would be a loss.
     ///
     /// # Errors
-    /// Those of exec, among them that there is no such command.
+    /// Those of exec, such as a command that does not exist.
     pub(crate) fn start(
         run: &Run,
         environment: impl Iterator<Item = (OsString, OsString)>,
         group: Group,
         mask: Mask,
         lifeline: Option<&OwnedFd>,
-        facts: &Facts,
+        facts: &SharedFacts,
     ) -> io::Result<Self> {
         let program = Program::new(run.command.iter().cloned(), environment)?;
         let (parent, leader) = (getpid(), if let Group::Shared(group) = group { Some(group) } else { None });
-        // SIGPIPE is ignored by Rust programs, and by no others.
+        // Rust programs ignore SIGPIPE; the command must not.
         let caught: Vec<Signal> = signals::forwarded().chain([Signal::CHILD, Signal::PIPE]).collect();
         let pid = program.spawn(&caught, &mask, || {
-            // By itself, for the minder may be killed before it learns of it.
+            // The child records it itself, because the holder may be killed before it could.
             facts.started(Moment::now(), getpid());
             setpgid(None, leader)?;
             if !run.limits.ignores_loss() {
@@ -126,8 +127,8 @@ impl Child {
         Ok(Child { pid, group, end: None })
     }
 
-    /// A command that another process started, which is gone; and how it ended, if that one has seen it.
-    pub(crate) fn adopted(pid: Pid, group: Group, end: Option<End>) -> Self {
+    /// A command that the holder started, which is gone; `end` if the holder saw it end.
+    pub(crate) fn adopted(pid: Pid, group: Group, end: Option<CommandEnd>) -> Self {
         Child { pid, group, end }
     }
 
@@ -143,22 +144,22 @@ impl Child {
         }
     }
 
-    /// Its process group, when it has one of its own.
+    /// Its process group, if it is its own.
     pub(crate) fn own_group(&self) -> Option<Pid> {
         matches!(self.group, Group::Own).then_some(self.pid)
     }
 
-    /// As one whose number is known.
-    pub(crate) fn known(&self) -> Known {
-        Known { pid: self.pid, group: self.own_group() }
+    /// For [`process_tree`].
+    pub(crate) fn known(&self) -> KnownProcess {
+        KnownProcess { pid: self.pid, group: self.own_group() }
     }
 
-    /// Passes a signal on, unless the terminal has sent it to the command as well.
-    pub(crate) fn forward(&self, relayed: Relayed) {
+    /// Passes a signal on, unless the terminal sent it to the command, too.
+    pub(crate) fn forward(&self, relayed: RelayedSignal) {
         let has_ended = self.end.is_some();
         let _ = match self.group {
-            // Once it was reaped, its number may be another's, unless its group is still there.
-            Group::Own if has_ended && !tree::has_group(self.pid) => Ok(()),
+            // After it was reaped, another process may have its pid, unless its group still exists.
+            Group::Own if has_ended && !process_tree::has_group(self.pid) => Ok(()),
             Group::Own => kill_process_group(self.pid, relayed.signal),
             Group::Shared(_) if has_ended => Ok(()),
             Group::Shared(_) if relayed.from_terminal => Ok(()),
@@ -166,32 +167,32 @@ impl Child {
         };
     }
 
-    /// Passes a signal on that is to end all that the command started as well, in whatever group or session: each gets it once.
-    pub(crate) fn forward_to_all(&self, relayed: Relayed, strangers: &[Pid]) {
+    /// Passes a termination signal on to everything that the command started, in any group or session. Each process gets it once.
+    pub(crate) fn forward_to_all(&self, relayed: RelayedSignal, unrelated: &[Pid]) {
         self.forward(relayed);
         let is_of_group = matches!(self.group, Group::Own) || relayed.from_terminal;
         let has_it = |pid: Pid, group: i32| match is_of_group {
             true => group == self.group().as_raw_pid(),
             false => pid == self.pid && self.end.is_none(),
         };
-        tree::signal_others(relayed.signal, strangers, has_it);
+        process_tree::signal_others(relayed.signal, unrelated, has_it);
         if self.end.is_some() && relayed.signal != Signal::TERM {
-            self.ask_rest_to_end(strangers);
+            self.terminate_rest(unrelated);
         }
     }
 
-    /// Asks what the command left behind to end. What a shell without job control starts in the background ignores INT and QUIT.
-    pub(crate) fn ask_rest_to_end(&self, strangers: &[Pid]) {
-        tree::ask_to_end(self.known(), None, strangers);
+    /// Sends TERM to the processes that the command left behind: background processes of a shell without job control ignore INT and QUIT.
+    pub(crate) fn terminate_rest(&self, unrelated: &[Pid]) {
+        process_tree::terminate(self.known(), None, unrelated);
     }
 
     /// How it ended, once it has.
-    pub(crate) fn end(&self) -> Option<End> {
+    pub(crate) fn end(&self) -> Option<CommandEnd> {
         self.end
     }
 
-    /// Enters what was learnt of it.
+    /// Records a change.
     pub(crate) fn changed(&mut self, status: WaitStatus) {
-        self.end = self.end.or(End::of(status));
+        self.end = self.end.or(CommandEnd::of(status));
     }
 }

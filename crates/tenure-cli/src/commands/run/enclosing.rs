@@ -1,28 +1,28 @@
-//! Whether a name is held by a `tenure run` that this process runs under.
+//! Whether a `tenure run` above this process holds a name.
 //!
-//! A lock is not re-entrant: a script that takes a name twice would wait for itself. The sign is the fence that a command is given with the name:
-//! a name whose holder has that very fence is held above this process, in whatever domain, and no URL has to be handed down to know it. All
-//! processes above are asked, for the nearest may have been started with an empty environment, or under another name.
+//! A lock is not re-entrant: a script that takes a name twice would wait for itself. A command gets its fence with the name. If the holder of the
+//! name has that fence, it is above this process, in any domain. All processes above are checked, because the nearest may have been started with an
+//! empty environment or under another name.
 //!
-//! A command that empties its environment itself (`env -i`), or that changes the user (sudo), leaves no fence to be found. Then the sign is that the
-//! holder has the number of a minder above, on a machine with this one's name, whose command line is a `run` of this name.
+//! A command that empties its own environment (`env -i`) or changes the user (sudo) shows no fence. Then the holder is recognised by its host and
+//! pid: they are those of a `tenure run` of this name above this process.
 
 use tenure::{Fence, Holder};
 
 use crate::ancestry::{self, Environment};
 use crate::presence;
 
-/// The variables that a command is told its lease with.
+/// The variables that tell a command its name and fence.
 pub(crate) const NAME: &str = "TENURE_NAME";
 pub(crate) const FENCE: &str = "TENURE_FENCE";
 
 /// What the processes above this one say of a name.
 #[derive(Debug, Default)]
 pub(crate) struct Enclosing {
-    /// Those under which it was held when what is there was started.
+    /// The fences in the environments of the processes above.
     pub(crate) fences: Vec<Fence>,
-    /// Those that run something under it.
-    minders: Vec<u32>,
+    /// The holder processes above that hold it.
+    holders: Vec<u32>,
 }
 
 impl Enclosing {
@@ -30,21 +30,21 @@ impl Enclosing {
         let mut found = Enclosing::default();
         for process in ancestry::upwards() {
             found.fences.extend(process.environment().and_then(|environment| fence_in(environment, name)));
-            let is_minder = process.is_minder && is_run_of(&process.line, name);
-            found.minders.extend(process.pid.filter(|_| is_minder));
+            let is_holder = process.is_holder && is_run_of(&process.line, name);
+            found.holders.extend(process.pid.filter(|_| is_holder));
         }
         found
     }
 
-    /// Nothing above has to do with the name.
+    /// Whether no process above has to do with the name.
     pub(crate) fn is_empty(&self) -> bool {
-        self.fences.is_empty() && self.minders.is_empty()
+        self.fences.is_empty() && self.holders.is_empty()
     }
 
     /// Whether this holder of the name is above this process.
     pub(crate) fn has(&self, holder: &Holder) -> bool {
-        let is_minder = |pid| self.minders.contains(&pid) && presence::is_on_this_machine(&holder.owner);
-        self.fences.contains(&holder.fence) || holder.owner.pid().is_some_and(is_minder)
+        let is_holder = |pid| self.holders.contains(&pid) && presence::is_on_this_machine(&holder.owner);
+        self.fences.contains(&holder.fence) || holder.owner.pid().is_some_and(is_holder)
     }
 }
 
@@ -54,7 +54,7 @@ fn is_run_of(line: &[u8], name: &str) -> bool {
     words.next() == Some(b"run") && words.any(|word| word == name.as_bytes())
 }
 
-/// The fence in an environment that tells of this name.
+/// The fence in an environment, if it is of this name.
 fn fence_in(environment: Environment<'_>, name: &str) -> Option<Fence> {
     if environment.get(NAME)? != name {
         return None;

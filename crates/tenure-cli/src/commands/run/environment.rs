@@ -1,7 +1,7 @@
-//! The environment of the command: what `tenure` was given, with what is known of the lease, and without the URL.
+//! The environment of the command: that of `tenure`, plus the lease, minus the URL.
 //!
-//! A URL may have a password in it, and a command has no use for it, unless it runs `tenure` itself. One rule holds for all URLs. That
-//! something was withheld is told by a variable, so that such a `tenure` refuses to guess.
+//! A URL may contain a password, and a command needs it only if it runs `tenure` itself. The rule is the same for all URLs. A variable says that a
+//! URL was withheld, so that a `tenure` in the command refuses to guess.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -36,12 +36,12 @@ pub(crate) fn of_command(
 
 /// What the command learns of the URL.
 fn of_url(run: &Run) -> Vec<(&'static str, Option<OsString>)> {
-    // It was found before.
+    // It was located before.
     let Ok(Located { text, source, .. }) = address::locate(&run.domain) else { return Vec::new() };
     let mut url = None;
     let (mut file, mut found, mut withheld) = (None, None, None);
     match (source, run.pass_url) {
-        // Below, the default is the same.
+        // The default is the same for the command.
         (Source::Default, _) => {}
         // The name of a file is not a secret.
         (Source::VariableFile(path), _) => file = Some(path.clone().into()),

@@ -1,4 +1,4 @@
-//! The options of `tenure run` that say how long NAME is kept and how COMMAND is stopped, and where that is told.
+//! The options of `tenure run` for how long NAME is held, how COMMAND is stopped, and where the outcome is written.
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use clap::{Args, ValueEnum};
 use crate::args::duration;
 
 /// How long between TERM and KILL for `--max-hold`, unless `-k` says otherwise: the upper limit for a lost lease as well.
-const USUAL_NOTICE: Duration = super::deadline::LONGEST_LEAD;
+const USUAL_GRACE: Duration = super::deadline::LONGEST_LEAD;
 
-/// What becomes of COMMAND when its lease is lost.
+/// What happens to COMMAND when its lease is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
     /// TERM, then KILL
@@ -21,7 +21,7 @@ pub(crate) enum OnLost {
     Ignore,
 }
 
-/// How long NAME is kept, and how COMMAND is stopped.
+/// How long NAME is held, and how COMMAND is stopped.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Limits {
     /// Keep NAME at least this long, also when COMMAND ends before
@@ -56,7 +56,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// What is wrong with them together.
+    /// Checks them together.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         if self.max_hold == Some(Duration::ZERO) {
             return Err(
@@ -71,19 +71,19 @@ impl Limits {
         }
     }
 
-    /// Whether COMMAND is left alone when its lease is lost.
+    /// Whether COMMAND goes on when its lease is lost.
     pub(crate) fn ignores_loss(&self) -> bool {
         self.on_lost == OnLost::Ignore
     }
 
-    /// The time from TERM to KILL when a lease is lost, where it was asked for.
-    pub(crate) fn notice_of_loss(&self) -> Option<Duration> {
+    /// The time from TERM to KILL when a lease is lost, if one was given.
+    pub(crate) fn grace_after_loss(&self) -> Option<Duration> {
         if self.on_lost == OnLost::Kill { Some(Duration::ZERO) } else { self.kill_after }
     }
 
     /// The time from TERM to KILL when COMMAND ran for too long.
-    pub(crate) fn notice_of_limit(&self) -> Duration {
-        self.kill_after.unwrap_or(USUAL_NOTICE)
+    pub(crate) fn grace_after_limit(&self) -> Duration {
+        self.kill_after.unwrap_or(USUAL_GRACE)
     }
 }
 
@@ -119,11 +119,11 @@ mod tests {
     #[test]
     fn how_long_from_term_to_kill() {
         let (usual, given) = (parse(""), parse("-k 30s"));
-        assert_eq!((usual.notice_of_loss(), usual.notice_of_limit()), (None, Duration::from_secs(5)));
-        assert_eq!(given.notice_of_loss(), Some(Duration::from_secs(30)));
-        assert_eq!(given.notice_of_limit(), Duration::from_secs(30));
+        assert_eq!((usual.grace_after_loss(), usual.grace_after_limit()), (None, Duration::from_secs(5)));
+        assert_eq!(given.grace_after_loss(), Some(Duration::from_secs(30)));
+        assert_eq!(given.grace_after_limit(), Duration::from_secs(30));
         let killing = parse("-k 30s --on-lost kill");
-        assert_eq!(killing.notice_of_loss(), Some(Duration::ZERO), "there is no TERM");
-        assert_eq!(killing.notice_of_limit(), Duration::from_secs(30), "it is for a loss alone");
+        assert_eq!(killing.grace_after_loss(), Some(Duration::ZERO), "there is no TERM");
+        assert_eq!(killing.grace_after_limit(), Duration::from_secs(30), "it is for a loss alone");
     }
 }

@@ -1,22 +1,22 @@
-//! `tenure run`: one process becomes two before there is a thread or a connection, the [front] and the [minder].
+//! `tenure run`: two processes, the [wrapper] and the [holder]. The process forks before it has a thread or a connection.
 
 mod child;
 pub(crate) mod deadline;
 pub(crate) mod enclosing;
 mod environment;
-mod front;
-mod holding;
-mod keeping;
-mod leased;
+mod holder;
 mod limits;
-mod minder;
+mod messages;
+mod min_hold;
 mod options;
-mod orphan;
+mod process_tree;
 mod report;
+pub(crate) mod shared;
 mod signals;
-mod tree;
-pub(crate) mod watch;
-mod wire;
+mod supervisor;
+mod under_lease;
+mod without_holder;
+mod wrapper;
 
 use std::fs::File;
 use std::io;
@@ -29,31 +29,30 @@ use tenure::Domain;
 
 use self::child::Group;
 use self::enclosing::Enclosing;
-use self::front::Front;
-use self::minder::Minder;
+use self::holder::HolderProcess;
 pub(crate) use self::options::Run;
-use self::report::{Kind, Report, Verdict};
-use self::watch::{Facts, Watch};
+use self::report::{Report, RunOutcome, RunResult};
+use self::shared::{SharedFacts, SharedState};
+use self::wrapper::Wrapper;
 use crate::address::{self, Source};
 use crate::exit_code;
 use crate::output;
 use crate::sys::{self, Forked, Mask, SignalFd};
 
-/// How many descriptors `tenure` opens at the same time. Too few are told here: further on, each thing that fails has a reason of its own
-/// at hand.
+/// How many descriptors `tenure` opens at the same time. Checking them first gives one clear error instead of a different one for each failure.
 const DESCRIPTORS: usize = 20;
 
-/// Why nothing is started where the processes below this one can't be found.
-const NO_PROC: &str = "/proc does not show this process, so that not all that a command starts could be stopped; \
+/// Why `tenure` starts nothing if it can't find the processes below itself.
+const NO_PROC: &str = "/proc does not show this process, so `tenure` could not stop all that a command starts; \
                        mount it (mount -t proc proc /proc, unshare --mount-proc, bwrap --proc /proc)";
 
-/// What is known before there are two processes.
-static NOTHING_YET: Facts = Facts::new();
+/// The facts of a run that ends before the fork: none.
+static NOTHING_YET: SharedFacts = SharedFacts::new();
 
 impl Run {
     /// Holds the name while the command runs; returns the exit code.
     pub(crate) fn execute(&self) -> u8 {
-        self.voice.take_effect();
+        self.verbosity.take_effect();
         let report = match Report::open(self) {
             Ok(report) => report,
             Err(refused) => {
@@ -61,18 +60,18 @@ impl Run {
                 return exit_code::USAGE;
             }
         };
-        // Not which domain it is, but that the one above holds the name in it: who takes a name twice means the same one.
+        // The domain of the enclosing run is unknown, but a script that takes a name twice means the same domain.
         if address::is_withheld(&self.domain)
             && let Some(fence) = Enclosing::of(&self.name).fences.first()
         {
             output::enclosing(&self.name, None, *fence);
-            let code = self.patience.conflict_exit_code;
-            report.write(&NOTHING_YET, &Verdict::new(Kind::Busy, code));
+            let code = self.wait_options.conflict_exit_code;
+            report.write(&NOTHING_YET, &RunResult::new(RunOutcome::Busy, code));
             return code;
         }
-        // Checked before there are two processes; it connects in the minder.
+        // Checked before the fork. The holder connects.
         let checked = self.limits.check().map_err(|why| (why.to_owned(), exit_code::USAGE)).and_then(|()| {
-            if tree::is_visible() { Ok(()) } else { Err((NO_PROC.to_owned(), exit_code::OS)) }
+            if process_tree::is_visible() { Ok(()) } else { Err((NO_PROC.to_owned(), exit_code::OS)) }
         });
         let domain = checked
             .and_then(|()| address::domain(&self.domain).map_err(|refused| (refused.message, refused.code)));
@@ -80,27 +79,27 @@ impl Run {
             Ok(domain) => domain,
             Err((message, code)) => {
                 output::failed(code, message);
-                report.write(&NOTHING_YET, &Verdict::failed(code));
+                report.write(&NOTHING_YET, &RunResult::failed(code));
                 return code;
             }
         };
         if domain.counts_sleep() {
             deadline::count_sleep();
         }
-        let refused = |facts: &'static Facts, error| {
+        let refused = |facts: &'static SharedFacts, error| {
             output::refused_by_system(&error);
-            report.write(facts, &Verdict::failed(exit_code::OS));
+            report.write(facts, &RunResult::failed(exit_code::OS));
             exit_code::OS
         };
         match check_descriptors().and_then(|()| sys::shared_watch()) {
             Err(error) => refused(&NOTHING_YET, error),
-            Ok(watch) => split(self, domain, source, &report, watch)
-                .unwrap_or_else(|error| refused(&watch.facts, error)),
+            Ok(shared) => split(self, domain, source, &report, shared)
+                .unwrap_or_else(|error| refused(&shared.facts, error)),
         }
     }
 }
 
-/// Fails when the descriptors that are needed can't be opened.
+/// Fails if the process can't open as many descriptors as it needs.
 fn check_descriptors() -> io::Result<()> {
     let one = File::open("/dev/null")?;
     let all: Result<Vec<_>, _> = (0..DESCRIPTORS).map(|_| fcntl_dupfd_cloexec(&one, 0)).collect();
@@ -113,29 +112,31 @@ fn split(
     domain: Domain,
     source: Source,
     report: &Report<'_>,
-    watch: &'static Watch,
+    shared: &'static SharedState,
 ) -> io::Result<u8> {
     let (wire, others_wire) = UnixStream::pair()?;
-    let (front, group) = (getpid(), Group::fitting());
-    let strangers = tree::children();
-    tree::adopt_orphans()?;
+    let (wrapper, group) = (getpid(), Group::fitting());
+    let unrelated = process_tree::children();
+    process_tree::adopt_orphans()?;
     sys::keep_children();
-    // Blocked before there are two, so that neither misses one.
+    // Blocked before the fork, so that neither process misses a signal.
     let signals = Mask::of(signals::forwarded().chain([Signal::CHILD]));
     let mask = signals.block();
     let signals = SignalFd::new(&signals)?;
     let alarm = timerfd_create(deadline::timer_clock(), TimerfdFlags::CLOEXEC)?;
     match sys::fork()? {
-        Forked::Parent(minder) => {
+        Forked::Parent(holder) => {
             drop(others_wire);
-            // A terminal in `tostop` mode would stop this process for writing a message.
+            // A terminal in `tostop` mode stops a background process that writes a message.
             Mask::of([Signal::TTOU]).block();
             let lifeline = None;
-            Ok(Front { run, report, minder, strangers, group, wire, signals, alarm, watch, lifeline }.stand())
+            Ok(Wrapper { run, report, holder, unrelated, group, wire, signals, alarm, shared, lifeline }
+                .wait())
         }
         Forked::Child => {
             drop((wire, signals, alarm));
-            Minder { run, domain, source, report, front, wire: others_wire, watch, group, mask }.mind()
+            HolderProcess { run, domain, source, report, wrapper, wire: others_wire, shared, group, mask }
+                .execute()
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Args;
 
 use super::limits::Limits;
-use crate::args::{Domain, Patience, Terms, Voice};
+use crate::args::{Domain, Terms, VerbosityOptions, WaitOptions};
 
 /// In bytes, as the library has it.
 const LONGEST_LABEL: usize = 200;
@@ -17,10 +17,10 @@ const LONGEST_LABEL: usize = 200;
     override_usage = "tenure run [OPTIONS] NAME [--] COMMAND [ARG]...\n       tenure run [OPTIONS] NAME -c LINE",
     after_help = "\
 Waits until nobody else holds NAME, runs COMMAND, gives NAME back, and exits as COMMAND did.
-When the lease is lost, COMMAND is stopped before anybody else can get NAME.
+If the lease is lost, `tenure` stops COMMAND before anybody else can get NAME.
 
 COMMAND gets TENURE_NAME, TENURE_FENCE and TENURE_WAITED_MS, and no TENURE_URL;
-TENURE_DEGRADED=1 where only this machine is excluded.
+TENURE_DEGRADED=1 if only processes of this machine are excluded.
 Durations: 30, .5, 500ms, 30s, 2m30s, 1h."
 )]
 pub(crate) struct Run {
@@ -28,7 +28,7 @@ pub(crate) struct Run {
     pub(crate) domain: Domain,
 
     #[command(flatten)]
-    pub(crate) patience: Patience,
+    pub(crate) wait_options: WaitOptions,
 
     #[command(flatten)]
     pub(crate) terms: Terms,
@@ -37,9 +37,9 @@ pub(crate) struct Run {
     pub(crate) limits: Limits,
 
     #[command(flatten)]
-    pub(crate) voice: Voice,
+    pub(crate) verbosity: VerbosityOptions,
 
-    /// Leave the URL to COMMAND, in TENURE_URL, for a `tenure` in it
+    /// Pass the URL to COMMAND in TENURE_URL, for a `tenure` in it
     #[arg(long)]
     pub(crate) pass_url: bool,
 
@@ -62,7 +62,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Does what the definition of the options can't say.
+    /// Does what clap can't.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -87,7 +87,7 @@ impl Run {
     }
 }
 
-/// What a command is called, as a label. Never its arguments: a password may be among them, and everyone who can look at the store reads it.
+/// The name of a command's program, as a label. Never its arguments: they may contain a password, and every user of the store can read labels.
 fn program(command: &OsStr) -> String {
     let name = Path::new(command).file_name().unwrap_or_default().to_string_lossy();
     let fits = |end: &usize| name.is_char_boundary(*end);
@@ -111,17 +111,21 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_after_the_name_belongs_to_the_command() {
+    fn everything_after_the_command_is_its_arguments() {
         for line in ["-n hello -- echo -n -w x", "-n hello echo -n -w x", "hello -n echo -n -w x"] {
             let run = parse(line).unwrap();
             assert_eq!(run.command, ["echo", "-n", "-w", "x"], "{line}");
-            assert_eq!((run.name.as_str(), run.patience.limit()), ("hello", Some(Duration::ZERO)), "{line}");
+            assert_eq!(
+                (run.name.as_str(), run.wait_options.limit()),
+                ("hello", Some(Duration::ZERO)),
+                "{line}"
+            );
         }
         let inner = parse("a -- b -- c").unwrap();
         assert_eq!(inner.command, ["b", "--", "c"], "the command's own `--` stays");
         for line in ["-- -n -- b -- c", "-- -n b -- c"] {
             let run = parse(line).unwrap();
-            assert_eq!((run.name.as_str(), run.patience.limit()), ("-n", None), "{line}");
+            assert_eq!((run.name.as_str(), run.wait_options.limit()), ("-n", None), "{line}");
             assert_eq!(run.command, ["b", "--", "c"], "{line}");
         }
     }
@@ -140,8 +144,8 @@ mod tests {
 
     // R4.1
     #[test]
-    fn patience_as_flock_has_it() {
-        let limit = |line| parse(line).unwrap().patience.limit();
+    fn wait_options_of_flock() {
+        let limit = |line| parse(line).unwrap().wait_options.limit();
         assert_eq!(limit("a b"), None);
         assert_eq!(limit("-w 2m30s a b"), Some(Duration::from_secs(150)));
         assert_eq!(limit("-w .5 a b"), Some(Duration::from_millis(500)));
@@ -165,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused() {
+    fn wrong_options_are_refused() {
         for line in [
             "-n -w 3 a b",
             "-w soon a b",

@@ -1,8 +1,7 @@
 //! `--status-fd`: one line of JSON with the true outcome, because a command may exit with 75 or 79 itself.
 //!
-//! It is the last thing that is done, so that a reader who does not read keeps nobody waiting for the name; and it is written by a thread of
-//! its own, so that such a reader does not keep `tenure` either. The minder writes it, or the front when the minder can't; what they share says who
-//! began, so that it is never two lines.
+//! `tenure` writes it last, so that a reader that does not read delays nobody who waits for the name. A thread writes it, so that such a reader
+//! does not block `tenure`. The holder writes it, or the wrapper if the holder can't; their shared state makes sure that there is only one line.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -13,22 +12,22 @@ use rustix::fs::OFlags;
 use serde::Serialize;
 
 use super::Run;
-use super::child::End;
+use super::child::CommandEnd;
 use super::deadline::Moment;
-use super::watch::Facts;
-use crate::commands::waiting::Outcome;
+use super::shared::SharedFacts;
+use crate::commands::waiting::WaitResult;
 use crate::exit_code;
 use crate::json::{self, Who};
 use crate::sys;
 
-/// How long a reader is waited for.
+/// How long to wait for a reader.
 const LONGEST_WRITE: Duration = Duration::from_secs(1);
 const WRITER_STACK: usize = 64 * 1_024;
 
-/// What happened, in one word.
+/// What happened, as the field `outcome`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub(crate) enum RunOutcome {
     /// The command ended by itself, under the lease.
     Exited = 1,
     /// A signal killed the command, under the lease.
@@ -47,78 +46,79 @@ pub(crate) enum Kind {
     Usage,
     /// The operating system refused.
     OsError,
-    /// A signal came while `tenure` waited, or the front was killed.
+    /// A signal came while `tenure` waited, or the wrapper was killed.
     Interrupted,
     /// The command can't be executed, or was not found.
     NotStarted,
 }
 
-impl Kind {
-    const ALL: [Kind; 11] = [
-        Kind::Exited,
-        Kind::Signaled,
-        Kind::Busy,
-        Kind::Lost,
-        Kind::MaxHold,
-        Kind::Unavailable,
-        Kind::Denied,
-        Kind::Usage,
-        Kind::OsError,
-        Kind::Interrupted,
-        Kind::NotStarted,
+impl RunOutcome {
+    const ALL: [RunOutcome; 11] = [
+        RunOutcome::Exited,
+        RunOutcome::Signaled,
+        RunOutcome::Busy,
+        RunOutcome::Lost,
+        RunOutcome::MaxHold,
+        RunOutcome::Unavailable,
+        RunOutcome::Denied,
+        RunOutcome::Usage,
+        RunOutcome::OsError,
+        RunOutcome::Interrupted,
+        RunOutcome::NotStarted,
     ];
 
     pub(crate) fn number(self) -> u32 {
         self as u32
     }
 
-    pub(crate) fn of(number: u32) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.number() == number)
+    pub(crate) fn of(number: u32) -> Option<RunOutcome> {
+        RunOutcome::ALL.into_iter().find(|outcome| outcome.number() == number)
     }
 }
 
-/// How it ended.
+/// The result of a run.
 #[derive(Debug)]
-pub(crate) struct Verdict {
-    pub(crate) kind: Kind,
+pub(crate) struct RunResult {
+    pub(crate) outcome: RunOutcome,
     /// What `tenure` exits with.
     pub(crate) code: u8,
     holder: Option<Who>,
 }
 
-impl Verdict {
-    pub(crate) fn new(kind: Kind, code: u8) -> Self {
-        Verdict { kind, code, holder: None }
+impl RunResult {
+    pub(crate) fn new(outcome: RunOutcome, code: u8) -> Self {
+        RunResult { outcome, code, holder: None }
     }
 
     /// The name was not acquired.
-    pub(crate) fn refused(code: u8, outcome: &Outcome) -> Self {
+    pub(crate) fn refused(code: u8, outcome: &WaitResult) -> Self {
         let holder = match outcome {
-            Outcome::Acquired(..) => None,
-            Outcome::Busy(busy) => busy.holder.as_ref(),
-            Outcome::Enclosing(holder) => Some(holder),
+            WaitResult::Acquired(..) => None,
+            WaitResult::Busy(busy) => busy.holder.as_ref(),
+            WaitResult::Enclosing(holder) => Some(holder),
         };
         let holder = holder.map(|holder| Who::new(&holder.owner));
-        Verdict { holder, ..Verdict::new(Kind::Busy, code) }
+        RunResult { holder, ..RunResult::new(RunOutcome::Busy, code) }
     }
 
     /// The command ended by itself.
-    pub(crate) fn of_end(end: End) -> Self {
-        let kind = if matches!(end, End::Exited(_)) { Kind::Exited } else { Kind::Signaled };
-        Verdict::new(kind, end.code())
+    pub(crate) fn of_end(end: CommandEnd) -> Self {
+        let outcome =
+            if matches!(end, CommandEnd::Exited(_)) { RunOutcome::Exited } else { RunOutcome::Signaled };
+        RunResult::new(outcome, end.code())
     }
 
-    /// There was no command; the code says why.
+    /// The command was not started; the code says why.
     pub(crate) fn failed(code: u8) -> Self {
-        let kind = match code {
-            exit_code::USAGE => Kind::Usage,
-            exit_code::OS => Kind::OsError,
-            exit_code::DENIED => Kind::Denied,
-            exit_code::LOST => Kind::Lost,
-            exit_code::NOT_FOUND | exit_code::NOT_EXECUTABLE => Kind::NotStarted,
-            _ => Kind::Unavailable,
+        let outcome = match code {
+            exit_code::USAGE => RunOutcome::Usage,
+            exit_code::OS => RunOutcome::OsError,
+            exit_code::DENIED => RunOutcome::Denied,
+            exit_code::LOST => RunOutcome::Lost,
+            exit_code::NOT_FOUND | exit_code::NOT_EXECUTABLE => RunOutcome::NotStarted,
+            _ => RunOutcome::Unavailable,
         };
-        Verdict::new(kind, code)
+        RunResult::new(outcome, code)
     }
 }
 
@@ -126,7 +126,7 @@ impl Verdict {
 #[derive(Serialize)]
 struct Line<'a> {
     name: &'a str,
-    outcome: Kind,
+    outcome: RunOutcome,
     code: u8,
     exit: Option<u8>,
     signal: Option<i32>,
@@ -137,7 +137,7 @@ struct Line<'a> {
     holder: &'a Option<Who>,
 }
 
-/// Where the outcome is told.
+/// Where the outcome is written.
 pub(crate) struct Report<'a> {
     name: &'a str,
     descriptor: Option<OwnedFd>,
@@ -145,7 +145,7 @@ pub(crate) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Takes the descriptor, so that the command does not inherit it. To be called before anything else is opened.
+    /// Takes the descriptor, so that the command does not inherit it. Call it before anything else is opened.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -165,16 +165,16 @@ impl<'a> Report<'a> {
         Ok(Report { name: &run.name, descriptor: descriptor.transpose()?, begun_at: Moment::now() })
     }
 
-    /// Writes the line, unless nobody asked for it or the other process has written it. Nothing may be left to be done.
-    pub(crate) fn write(&self, facts: &'static Facts, verdict: &Verdict) {
+    /// Writes the line, unless nobody asked for it or the other process has written it. Call it last.
+    pub(crate) fn write(&self, facts: &'static SharedFacts, result: &RunResult) {
         let Some(descriptor) = &self.descriptor else { return };
         let Ok(copy) = descriptor.try_clone() else { return };
-        let line = format!("{}\n", self.line(facts, verdict));
+        let line = format!("{}\n", self.line(facts, result));
         let (written, is_written) = std::sync::mpsc::channel();
         let writer = std::thread::Builder::new().stack_size(WRITER_STACK).spawn(move || {
-            // As late as can be: a process that is killed from here on leaves no line.
+            // As late as possible: if the process is killed from here on, there is no line.
             if facts.begin_reporting() {
-                // Whoever asked for it may be gone.
+                // The reader may be gone.
                 let _ = File::from(copy).write_all(line.as_bytes());
             }
             let _ = written.send(());
@@ -184,27 +184,27 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn line(&self, facts: &Facts, verdict: &Verdict) -> String {
+    fn line(&self, facts: &SharedFacts, result: &RunResult) -> String {
         let (now, end) = (Moment::now(), facts.end());
         let (granted_at, fence) = facts.grant().unzip();
         let waited = granted_at.unwrap_or(now).since(self.begun_at);
         let held = granted_at.map(|at| facts.over_at().unwrap_or(now).since(at));
         let (exit, signal) = match end {
-            Some(End::Exited(code)) => (Some(code), None),
-            Some(End::Killed(signal)) => (None, Some(signal)),
+            Some(CommandEnd::Exited(code)) => (Some(code), None),
+            Some(CommandEnd::Killed(signal)) => (None, Some(signal)),
             None => (None, None),
         };
         json::to_line(&Line {
             name: self.name,
-            outcome: verdict.kind,
-            code: verdict.code,
+            outcome: result.outcome,
+            code: result.code,
             exit,
             signal,
             fence,
             degraded: fence.map(|_| facts.was_degraded()),
             waited_ms: json::millis(waited),
             held_ms: held.map(json::millis),
-            holder: &verdict.holder,
+            holder: &result.holder,
         })
     }
 }
@@ -215,22 +215,22 @@ mod tests {
 
     #[test]
     fn the_line_of_a_command_that_was_killed() {
-        let (begun_at, facts) = (Moment::now(), Facts::new());
+        let (begun_at, facts) = (Moment::now(), SharedFacts::new());
         let report = Report { name: "a\n\"b", descriptor: None, begun_at };
         let at = |millis| begun_at.after(Duration::from_millis(millis));
         facts.granted(at(20), 7);
         facts.over(at(50));
-        facts.ended(End::Killed(9));
-        let line = report.line(&facts, &Verdict::new(Kind::MaxHold, 124));
+        facts.ended(CommandEnd::Killed(9));
+        let line = report.line(&facts, &RunResult::new(RunOutcome::MaxHold, 124));
         let expected = r#"{"v":1,"name":"a\n\"b","outcome":"max_hold","code":124,"exit":null,"signal":9,"fence":7,"degraded":false,"waited_ms":20,"held_ms":30,"holder":null}"#;
         assert_eq!(line, expected);
     }
 
     #[test]
     fn a_kind_survives_as_a_number() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::of(kind.number()), Some(kind));
+        for outcome in RunOutcome::ALL {
+            assert_eq!(RunOutcome::of(outcome.number()), Some(outcome));
         }
-        assert_eq!((Kind::of(0), Kind::of(12)), (None, None));
+        assert_eq!((RunOutcome::of(0), RunOutcome::of(12)), (None, None));
     }
 }

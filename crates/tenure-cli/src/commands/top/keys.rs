@@ -48,10 +48,10 @@ impl State {
             return None;
         }
         match &self.mode {
-            Mode::Looking => return self.command(key.code),
+            Mode::Browsing => return self.command(key.code),
             Mode::Filtering => self.type_filter(key.code),
             Mode::Breaking(_) => return self.confirm(key.code),
-            Mode::Helping => self.mode = Mode::Looking,
+            Mode::Helping => self.mode = Mode::Browsing,
         }
         None
     }
@@ -92,9 +92,9 @@ impl State {
 
     fn type_filter(&mut self, key: KeyCode) {
         match key {
-            KeyCode::Enter => self.mode = Mode::Looking,
+            KeyCode::Enter => self.mode = Mode::Browsing,
             KeyCode::Esc => {
-                self.mode = Mode::Looking;
+                self.mode = Mode::Browsing;
                 self.clear_filter();
             }
             KeyCode::Backspace => self.type_over(|typed| {
@@ -137,7 +137,7 @@ impl State {
             }),
             KeyCode::Char(c) => self.type_over(|typed| typed.push(c)),
             KeyCode::Enter | KeyCode::Esc => {
-                let Mode::Breaking(breaking) = std::mem::replace(&mut self.mode, Mode::Looking) else {
+                let Mode::Breaking(breaking) = std::mem::replace(&mut self.mode, Mode::Browsing) else {
                     return None;
                 };
                 let Breaking { name, shown, holder, typed, .. } = *breaking;
@@ -164,7 +164,7 @@ impl State {
                 self.arrange();
             }
             Mode::Breaking(breaking) => change(&mut breaking.typed),
-            Mode::Looking | Mode::Helping => {}
+            Mode::Browsing | Mode::Helping => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use ratatui::crossterm::event;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::Signal;
 
-use super::{Event, screen};
+use super::{Input, screen};
 use crate::exit_code;
 use crate::sys::{ENDING, Mask, SignalFd};
 
@@ -26,16 +26,16 @@ pub(super) fn catch() -> (Mask, Mask) {
 }
 
 /// Begins to hear signals.
-pub(super) fn to_signals(caught: &Mask, events: Sender<Event>) -> io::Result<()> {
+pub(super) fn to_signals(caught: &Mask, events: Sender<Input>) -> io::Result<()> {
     let signals = SignalFd::new(caught)?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         loop {
             // It is asked again whatever woke it.
             let _ = poll(&mut [PollFd::new(&signals, PollFlags::IN)], None);
             while let Some((signal, _)) = signals.next() {
-                let is_heard = events.send(Event::Signal(signal)).is_ok();
+                let is_enabled = events.send(Input::Signal(signal)).is_ok();
                 if ENDING.contains(&signal) {
-                    if is_heard {
+                    if is_enabled {
                         thread::sleep(GRACE);
                     }
                     screen::restore_modes();
@@ -48,16 +48,16 @@ pub(super) fn to_signals(caught: &Mask, events: Sender<Event>) -> io::Result<()>
 }
 
 /// Begins to hear keys and changes of size.
-pub(super) fn to_keys(events: Sender<Event>) -> io::Result<()> {
+pub(super) fn to_keys(events: Sender<Input>) -> io::Result<()> {
     thread::Builder::new().name("keys".to_owned()).spawn(move || {
         loop {
             let event = match event::read() {
-                Ok(event::Event::Key(key)) => Event::Key(key),
-                Ok(event::Event::Resize(..)) => Event::Resized,
+                Ok(event::Event::Key(key)) => Input::Key(key),
+                Ok(event::Event::Resize(..)) => Input::Resized,
                 Ok(_) => continue,
-                Err(error) => Event::NoKeys(error),
+                Err(error) => Input::NoKeys(error),
             };
-            let is_last = matches!(event, Event::NoKeys(_));
+            let is_last = matches!(event, Input::NoKeys(_));
             if events.send(event).is_err() || is_last {
                 return;
             }

@@ -5,11 +5,11 @@
 //! [`view`]; these are pure, and are tested without a terminal.
 
 mod filter;
+#[cfg(test)]
+mod fixtures;
 mod keys;
 mod listen;
 mod row;
-#[cfg(test)]
-mod scene;
 mod screen;
 mod state;
 mod store;
@@ -27,11 +27,11 @@ use rustix::process::Signal;
 
 use self::keys::Effect;
 use self::screen::{Screen, Stop};
-use self::state::{Look, State};
+use self::state::{Poll, State};
 use self::store::Store;
 use self::view::Palette;
-use crate::address::{self, Outlook, Refused, Source};
-use crate::args::{Domain, Looks};
+use crate::address::{self, ObservedDomain, Refused, Source};
+use crate::args::{Domain, Polling};
 use crate::exit_code;
 use crate::output::say;
 use crate::sys::Mask;
@@ -47,24 +47,24 @@ pub(crate) struct Top {
     domain: Domain,
 
     #[command(flatten)]
-    looks: Looks,
+    polling: Polling,
 }
 
 /// What the loop waits for.
 #[derive(Debug)]
-enum Event {
+enum Input {
     Key(KeyEvent),
     Resized,
     /// Keys can't be read any more.
     NoKeys(io::Error),
     Signal(Signal),
-    Looked(Look),
+    Polled(Poll),
     /// What came of breaking a lease.
     Broken(String),
 }
 
 /// Why the screen is closed.
-enum End {
+enum Exit {
     Quit,
     Signal(Signal),
     /// The store refuses, and will do so next time.
@@ -90,26 +90,26 @@ impl Top {
     }
 
     fn shown(&self) -> Result<u8, Refused> {
-        let (domain, source) = match address::domain_to_look_at(&self.domain)? {
+        let (domain, source) = match address::domain_read_only(&self.domain)? {
             Ok(domain) => domain,
             Err(directory) => return Ok(super::no_directory(&directory)),
         };
         let url = address::locate(&self.domain)?.url.to_string();
-        let state = State::new(url, self.looks.interval, SystemTime::now());
+        let state = State::new(url, self.polling.interval, SystemTime::now());
         let refused = |error: io::Error| Refused {
             message: format!("screen can't be shown: {error}"),
             code: exit_code::OS,
         };
-        let end = self.run(Outlook::new(&self.domain, domain), state).map_err(refused)?;
+        let end = self.run(ObservedDomain::new(&self.domain, domain), state).map_err(refused)?;
         Ok(end.code(&source))
     }
 
     /// Shows the screen; the terminal is as it was when this returns.
-    fn run(&self, outlook: Outlook, state: State) -> io::Result<End> {
+    fn run(&self, domain_seen: ObservedDomain, state: State) -> io::Result<Exit> {
         let (caught, free) = listen::catch();
         let (sender, events) = mpsc::channel();
         listen::to_signals(&caught, sender.clone())?;
-        let store = Store::start(outlook, &self.looks, sender.clone())?;
+        let store = Store::start(domain_seen, &self.polling, sender.clone())?;
         let screen = Screen::open(Palette::of_terminal())?;
         listen::to_keys(sender)?;
         let mut showing = Loop { events, store, screen, caught, free, state };
@@ -123,7 +123,7 @@ impl Top {
 }
 
 struct Loop {
-    events: Receiver<Event>,
+    events: Receiver<Input>,
     store: Store,
     screen: Screen,
     caught: Mask,
@@ -133,7 +133,7 @@ struct Loop {
 }
 
 impl Loop {
-    fn run(&mut self) -> io::Result<End> {
+    fn run(&mut self) -> io::Result<Exit> {
         loop {
             self.state.now = SystemTime::now();
             self.screen.draw(&mut self.state)?;
@@ -148,39 +148,39 @@ impl Loop {
         }
     }
 
-    fn take(&mut self, event: Event) -> io::Result<Option<End>> {
+    fn take(&mut self, event: Input) -> io::Result<Option<Exit>> {
         match event {
-            Event::Key(key) => match self.state.press(key) {
-                Some(Effect::Quit) => return Ok(Some(End::Quit)),
+            Input::Key(key) => match self.state.press(key) {
+                Some(Effect::Quit) => return Ok(Some(Exit::Quit)),
                 Some(Effect::Suspend) => self.screen.stop(Stop::Group, &self.free, &self.caught)?,
                 Some(Effect::Redraw) => self.screen.retake()?,
                 Some(Effect::Break { name, holder }) => self.store.break_lock(name, holder),
                 None => {}
             },
             // It is drawn in any case, at the size that the terminal has by then.
-            Event::Resized => {}
-            Event::NoKeys(error) => return Err(error),
-            Event::Signal(Signal::TSTP) => self.screen.stop(Stop::Process, &self.free, &self.caught)?,
-            Event::Signal(Signal::CONT) => self.screen.retake()?,
-            Event::Signal(signal) => return Ok(Some(End::Signal(signal))),
-            Event::Looked(Look { answer: Err(error), .. })
+            Input::Resized => {}
+            Input::NoKeys(error) => return Err(error),
+            Input::Signal(Signal::TSTP) => self.screen.stop(Stop::Process, &self.free, &self.caught)?,
+            Input::Signal(Signal::CONT) => self.screen.retake()?,
+            Input::Signal(signal) => return Ok(Some(Exit::Signal(signal))),
+            Input::Polled(Poll { answer: Err(error), .. })
                 if !error.is_transient() && self.state.round_trip().is_none() =>
             {
-                return Ok(Some(End::Refused(error)));
+                return Ok(Some(Exit::Refused(error)));
             }
-            Event::Looked(look) => self.state.look(look),
-            Event::Broken(outcome) => self.state.message = Some(outcome),
+            Input::Polled(look) => self.state.look(look),
+            Input::Broken(outcome) => self.state.message = Some(outcome),
         }
         Ok(None)
     }
 }
 
-impl End {
+impl Exit {
     fn code(&self, source: &Source) -> u8 {
         match self {
-            End::Quit => 0,
-            End::Signal(signal) => exit_code::by_signal(signal.as_raw()),
-            End::Refused(error) => super::failed(source, error),
+            Exit::Quit => 0,
+            Exit::Signal(signal) => exit_code::by_signal(signal.as_raw()),
+            Exit::Refused(error) => super::failed(source, error),
         }
     }
 }

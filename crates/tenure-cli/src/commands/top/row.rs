@@ -1,6 +1,6 @@
 //! One name as the screen shows it: what a [`Status`] says, escaped and counted from the moment of the look.
 //!
-//! Nothing here is counted on between two looks. What is on the screen is what the store said; a row that is not fresh any more is marked as
+//! Nothing here is counted on between two polling. What is on the screen is what the store said; a row that is not fresh any more is marked as
 //! that, and does not pretend that a lease runs down which may have been renewed.
 
 use std::time::{Duration, SystemTime};
@@ -18,14 +18,14 @@ pub(super) struct Row {
     pub(super) name: String,
     /// The name, safe on a terminal.
     pub(super) shown: String,
-    pub(super) holding: Option<Holding>,
+    pub(super) holding: Option<RowHolder>,
     /// First come first.
-    pub(super) queue: Vec<Waiting>,
+    pub(super) queue: Vec<RowWaiter>,
 }
 
 /// Who holds a name.
 #[derive(Clone, Debug)]
-pub(super) struct Holding {
+pub(super) struct RowHolder {
     pub(super) who: String,
     pub(super) label: String,
     pub(super) fence: u64,
@@ -44,7 +44,7 @@ pub(super) struct Holding {
 
 /// Who waits for a name.
 #[derive(Clone, Debug)]
-pub(super) struct Waiting {
+pub(super) struct RowWaiter {
     pub(super) who: String,
     pub(super) label: String,
     pub(super) waited: Duration,
@@ -52,8 +52,8 @@ pub(super) struct Waiting {
 
 impl Row {
     /// What a status says that was asked for at a moment; `before` is who held the name at the look before.
-    pub(super) fn new(status: Status, at: SystemTime, before: Option<&Holding>) -> Self {
-        let waiting = |waiter: tenure::Waiter| Waiting {
+    pub(super) fn new(status: Status, at: SystemTime, before: Option<&RowHolder>) -> Self {
+        let waiting = |waiter: tenure::Waiter| RowWaiter {
             who: who(&waiter.owner),
             label: escaped(waiter.owner.label()),
             waited: waiter.waited,
@@ -61,7 +61,7 @@ impl Row {
         Row {
             shown: escaped(&status.name),
             name: status.name,
-            holding: status.holder.map(|holder| Holding::new(holder, at, before)),
+            holding: status.holder.map(|holder| RowHolder::new(holder, at, before)),
             queue: status.waiters.into_iter().map(waiting).collect(),
         }
     }
@@ -81,8 +81,8 @@ impl Row {
     }
 }
 
-impl Holding {
-    fn new(holder: Holder, at: SystemTime, before: Option<&Holding>) -> Self {
+impl RowHolder {
+    fn new(holder: Holder, at: SystemTime, before: Option<&RowHolder>) -> Self {
         let longest = before.map_or(Duration::ZERO, |before| before.longest);
         let same = before.filter(|before| before.fence == holder.fence.get());
         let is_renewed =
@@ -90,7 +90,7 @@ impl Holding {
         let renewed = if is_renewed { Some(at) } else { same.and_then(|before| before.renewed) };
         let left = Some(holder.remaining).filter(|left| *left != Duration::MAX);
         let since = Some(holder.since).filter(|_| !holder.owner.is_foreign());
-        Holding {
+        RowHolder {
             who: who(&holder.owner),
             label: escaped(holder.owner.label()),
             fence: holder.fence.get(),

@@ -10,14 +10,14 @@ use std::time::{Duration, SystemTime};
 use tenure::{Holder, Status};
 
 use super::filter::Filter;
-use super::row::{Holding, Row};
+use super::row::{Row, RowHolder};
 
 /// How long the store may take to answer before what is shown counts as stale.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a look at the store brought.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct Poll {
     pub(super) at: SystemTime,
     pub(super) answer: Result<Answer, tenure::Error>,
 }
@@ -51,7 +51,7 @@ pub(super) enum Column {
 #[derive(Clone, Debug)]
 pub(super) enum Mode {
     /// They move and ask.
-    Looking,
+    Browsing,
     /// They are typed into the filter.
     Filtering,
     /// They are typed after the question which name is to be broken.
@@ -125,7 +125,7 @@ impl State {
             sort: Column::Name,
             is_reversed: false,
             filter: Filter::default(),
-            mode: Mode::Looking,
+            mode: Mode::Browsing,
             has_details: false,
             message: None,
             away: None,
@@ -134,12 +134,12 @@ impl State {
     }
 
     /// Takes in what a look brought. Rows stay when it failed.
-    pub(super) fn look(&mut self, look: Look) {
+    pub(super) fn look(&mut self, look: Poll) {
         match look.answer {
             Ok(answer) => {
                 self.away = None;
                 self.answered = Some((look.at, answer.round_trip));
-                let mut before: HashMap<String, Holding> =
+                let mut before: HashMap<String, RowHolder> =
                     self.rows.drain(..).filter_map(|row| Some((row.name, row.holding?))).collect();
                 let mut row = |status: Status| {
                     let before = before.remove(&status.name);

@@ -11,12 +11,12 @@ use tenure::{Error, Holder, Release};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use super::Event;
-use super::state::{Answer, Look};
-use crate::address::Outlook;
-use crate::args::Looks;
+use super::Input;
+use super::state::{Answer, Poll};
+use crate::address::ObservedDomain;
+use crate::args::Polling;
 use crate::glob::Glob;
-use crate::seen;
+use crate::name_status;
 use crate::text::{escaped, owner};
 
 /// The pause after a look is at least so many times as long as the look, but no longer than this.
@@ -27,9 +27,9 @@ const LEAVE: Duration = Duration::from_millis(500);
 
 /// What asks the store.
 pub(super) struct Store {
-    outlook: Outlook,
+    domain_seen: ObservedDomain,
     runtime: Handle,
-    events: Sender<Event>,
+    events: Sender<Input>,
     looking: AbortHandle,
     /// Closed when the thread has ended.
     ended: Receiver<()>,
@@ -37,12 +37,17 @@ pub(super) struct Store {
 
 impl Store {
     /// Begins to look, at this interval.
-    pub(super) fn start(outlook: Outlook, looks: &Looks, events: Sender<Event>) -> io::Result<Self> {
+    pub(super) fn start(
+        domain_seen: ObservedDomain,
+        polling: &Polling,
+        events: Sender<Input>,
+    ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let looking = runtime.spawn(look(outlook.clone(), looks.glob(), looks.interval, events.clone()));
+        let looking =
+            runtime.spawn(look(domain_seen.clone(), polling.glob(), polling.interval, events.clone()));
         let (end, ended) = mpsc::channel();
         let store = Store {
-            outlook,
+            domain_seen,
             runtime: runtime.handle().clone(),
             events,
             looking: looking.abort_handle(),
@@ -57,28 +62,28 @@ impl Store {
 
     /// Takes leave, so that nothing of this process stays in the store; not of one that does not answer.
     pub(super) fn close(self) {
-        let Store { outlook, looking, ended, .. } = self;
+        let Store { domain_seen, looking, ended, .. } = self;
         looking.abort();
         let _ = ended.recv_timeout(LEAVE);
-        drop(outlook);
+        drop(domain_seen);
     }
 
     /// Breaks a lease, as it was shown; what came of it is an event.
     pub(super) fn break_lock(&self, name: String, holder: Box<Holder>) {
-        let (outlook, events) = (self.outlook.clone(), self.events.clone());
+        let (domain_seen, events) = (self.domain_seen.clone(), self.events.clone());
         self.runtime.spawn(async move {
-            let released = broken(&outlook, &name, &holder).await;
-            let _ = events.send(Event::Broken(outcome(&name, &holder, released)));
+            let released = broken(&domain_seen, &name, &holder).await;
+            let _ = events.send(Input::Broken(outcome(&name, &holder, released)));
         });
     }
 }
 
-async fn look(outlook: Outlook, glob: Glob, interval: Duration, events: Sender<Event>) {
+async fn look(domain_seen: ObservedDomain, glob: Glob, interval: Duration, events: Sender<Input>) {
     loop {
         let start = Instant::now();
-        let answer = answer(&outlook, &glob).await;
+        let answer = answer(&domain_seen, &glob).await;
         let took = start.elapsed();
-        if events.send(Event::Looked(Look { at: SystemTime::now(), answer })).is_err() {
+        if events.send(Input::Polled(Poll { at: SystemTime::now(), answer })).is_err() {
             return;
         }
         // A store with many names, or with little time, is asked less often.
@@ -87,14 +92,14 @@ async fn look(outlook: Outlook, glob: Glob, interval: Duration, events: Sender<E
     }
 }
 
-async fn answer(outlook: &Outlook, glob: &Glob) -> Result<Answer, Error> {
-    let domain = &outlook.domain()?;
+async fn answer(domain_seen: &ObservedDomain, glob: &Glob) -> Result<Answer, Error> {
+    let domain = &domain_seen.domain()?;
     let round_trip = domain.health().await?.round_trip;
-    Ok(Answer { statuses: seen::statuses(domain, glob).await?, round_trip })
+    Ok(Answer { statuses: name_status::list_statuses(domain, glob).await?, round_trip })
 }
 
-async fn broken(outlook: &Outlook, name: &str, holder: &Holder) -> Result<Release, Error> {
-    let domain = outlook.domain()?;
+async fn broken(domain_seen: &ObservedDomain, name: &str, holder: &Holder) -> Result<Release, Error> {
+    let domain = domain_seen.domain()?;
     let released = domain.break_lock(name, holder).await?;
     // It may have been ended by a first request whose answer was lost. What is remembered with the fence of a lock of another library is older.
     let is_ours = !holder.owner.is_foreign();

@@ -1,14 +1,14 @@
-//! Keys and looks, in any order that a user and a store may give them.
+//! Keys and polling, in any order that a user and a store may give them.
 
 use std::time::{Duration, SystemTime};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use tenure::{Domain, Error};
 
+use super::fixtures::{holder, now, row, state};
 use super::keys::Effect;
 use super::row::Row;
-use super::scene::{holder, now, row, state};
-use super::state::{Answer, Look, Mode, State};
+use super::state::{Answer, Mode, Poll, State};
 
 fn press(state: &mut State, code: KeyCode) -> Option<Effect> {
     state.press(KeyEvent::new(code, KeyModifiers::NONE))
@@ -133,7 +133,7 @@ fn breaking_takes_the_lease_that_was_shown_and_the_typed_name() {
     write(&mut state, "b");
     let effect = press(&mut state, KeyCode::Enter);
     assert_eq!(effect, Some(Effect::Break { name: "b".to_owned(), holder: Box::new(holder()) }));
-    assert!(matches!(state.mode, Mode::Looking));
+    assert!(matches!(state.mode, Mode::Browsing));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn nothing_is_broken_without_the_whole_name() {
     for rows in [vec![], vec![nobody]] {
         let mut state = state(rows);
         press(&mut state, KeyCode::Char('b'));
-        assert!(matches!(state.mode, Mode::Looking), "there is nothing to break");
+        assert!(matches!(state.mode, Mode::Browsing), "there is nothing to break");
     }
 }
 
@@ -191,13 +191,13 @@ fn an_outage_keeps_the_rows_and_its_beginning_and_ends_by_itself() {
     let error = away();
     let second = Duration::from_secs(1);
     for passed in [second, 2 * second] {
-        state.look(Look { at: now() + passed, answer: Err(error.clone()) });
+        state.look(Poll { at: now() + passed, answer: Err(error.clone()) });
         assert_eq!(names(&state), ["a", "b", "c"]);
         assert_eq!(state.away.as_ref().unwrap().since, now() + second);
         assert!(state.is_stale());
     }
     let answer = Answer { statuses: vec![], round_trip: second };
-    state.look(Look { at: now() + 3 * second, answer: Ok(answer) });
+    state.look(Poll { at: now() + 3 * second, answer: Ok(answer) });
     assert!(!state.is_stale() && state.away.is_none());
     assert_eq!(names(&state), [""; 0]);
 }
@@ -221,7 +221,7 @@ fn the_longest_lease_is_remembered_while_the_name_is_there() {
         let _guard = domain.lock("name").ttl(ttl).acquire().await.unwrap();
         let look = async || {
             let statuses = domain.list("").await.unwrap();
-            Look { at: SystemTime::now(), answer: Ok(Answer { statuses, round_trip: ttl }) }
+            Poll { at: SystemTime::now(), answer: Ok(Answer { statuses, round_trip: ttl }) }
         };
         let longest = |state: &State| state.selected().unwrap().holding.as_ref().unwrap().longest;
         state.look(look().await);
@@ -241,7 +241,7 @@ fn a_renewal_is_seen() {
         let guard = domain.lock("name").no_renewal().acquire().await.unwrap();
         let look = async |at: SystemTime| {
             let (statuses, round_trip) = (domain.list("").await.unwrap(), Duration::ZERO);
-            Look { at, answer: Ok(Answer { statuses, round_trip }) }
+            Poll { at, answer: Ok(Answer { statuses, round_trip }) }
         };
         let renewed = |state: &State| state.selected().unwrap().holding.as_ref().unwrap().renewed;
         let mut state = state(vec![]);

@@ -15,20 +15,20 @@ const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
 /// What is known so far.
 pub(super) struct Facts {
     name: String,
-    seen: Option<Seen>,
+    seen: Option<LastStatus>,
     away: Option<Away>,
 }
 
 /// What the store showed.
-struct Seen {
+struct LastStatus {
     at: Instant,
-    holder: Option<Holder>,
+    holder: Option<LastHolder>,
     /// Where this process stands in the queue.
     position: Option<usize>,
     waiters: usize,
 }
 
-struct Holder {
+struct LastHolder {
     owner: Owner,
     since: SystemTime,
     remaining: Duration,
@@ -55,13 +55,13 @@ impl Facts {
     pub(super) fn learn_at(&mut self, at: Instant, asked: Instant, answer: &Result<Status, Error>) {
         match answer {
             Ok(status) => {
-                let holder = status.holder.as_ref().map(|holder| Holder {
+                let holder = status.holder.as_ref().map(|holder| LastHolder {
                     owner: holder.owner.clone(),
                     since: holder.since,
                     remaining: holder.remaining,
                 });
                 let (position, waiters) = (status.position, status.waiters.len());
-                self.seen = Some(Seen { at, holder, position, waiters });
+                self.seen = Some(LastStatus { at, holder, position, waiters });
                 self.away = None;
             }
             Err(error) => {
@@ -143,7 +143,7 @@ impl Facts {
     }
 }
 
-impl Holder {
+impl LastHolder {
     /// As it was shown that long ago.
     fn text(&self, ago: Duration, style: Style) -> String {
         let mut text = String::from("; held by ");

@@ -6,30 +6,30 @@ use std::time::SystemTime;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-use super::differences::{Event, Kind};
+use super::events::{Event, EventKind};
 use crate::json::{Who, millis, unix_millis};
 use crate::text::{escaped, owner, rough, stamp};
 
-impl Kind {
+impl EventKind {
     fn word(self) -> &'static str {
         match self {
-            Kind::Held => "held",
-            Kind::Queued => "queued",
-            Kind::Left => "left",
-            Kind::Acquired => "acquired",
-            Kind::Released => "released",
-            Kind::Expired => "expired",
-            Kind::Broken => "broken",
+            EventKind::Held => "held",
+            EventKind::Queued => "queued",
+            EventKind::Left => "left",
+            EventKind::Acquired => "acquired",
+            EventKind::Released => "released",
+            EventKind::Expired => "expired",
+            EventKind::Broken => "broken",
         }
     }
 
     /// The word says it all; the colour is for the eye that looks for it.
     fn style(self) -> Style {
         match self {
-            Kind::Acquired => AnsiColor::Green.on_default(),
-            Kind::Expired => AnsiColor::Yellow.on_default(),
-            Kind::Broken => AnsiColor::Red.on_default(),
-            Kind::Held | Kind::Queued | Kind::Left | Kind::Released => Style::new(),
+            EventKind::Acquired => AnsiColor::Green.on_default(),
+            EventKind::Expired => AnsiColor::Yellow.on_default(),
+            EventKind::Broken => AnsiColor::Red.on_default(),
+            EventKind::Held | EventKind::Queued | EventKind::Left | EventKind::Released => Style::new(),
         }
     }
 }
@@ -42,9 +42,9 @@ pub(super) fn text(event: &Event, now: SystemTime) -> String {
     if let Some(fence) = event.fence {
         let _ = write!(line, ", fence {fence}");
     }
-    let is_over = matches!(event.kind, Kind::Released | Kind::Expired | Kind::Broken);
+    let is_over = matches!(event.kind, EventKind::Released | EventKind::Expired | EventKind::Broken);
     match event.held {
-        Some(held) if is_over || event.kind == Kind::Held => {
+        Some(held) if is_over || event.kind == EventKind::Held => {
             let _ = write!(line, ", held for {}", rough(held));
         }
         _ => {}
@@ -53,7 +53,7 @@ pub(super) fn text(event: &Event, now: SystemTime) -> String {
         let _ = write!(line, ", waited {}", rough(waited));
     }
     match event.left {
-        Some(left) if event.kind == Kind::Held => {
+        Some(left) if event.kind == EventKind::Held => {
             let _ = write!(line, ", lease left {}", rough(left));
         }
         _ => {}

@@ -4,7 +4,7 @@
 //! happened is what [differs](differences). A look that takes long is followed by a longer pause, so that at most a fifth of the time is spent looking,
 //! however many names there are.
 
-mod differences;
+mod events;
 mod line;
 #[cfg(test)]
 mod tests;
@@ -16,16 +16,16 @@ use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tenure::Error;
 
-use self::differences::{Event, Look, differences, present};
-use crate::address::Outlook;
-use crate::args::{Domain, Format, Looks};
-use crate::commands::obtain::Endings;
-use crate::commands::{no_directory, on_domain_to_look_at};
+use self::events::{Event, Snapshot, differences, present};
+use crate::address::ObservedDomain;
+use crate::args::{Domain, Format, Polling};
+use crate::commands::obtain::TerminationSignals;
+use crate::commands::{no_directory, on_domain_read_only};
 use crate::exit_code;
 use crate::glob::Glob;
 use crate::json;
+use crate::name_status;
 use crate::output::{self, say};
-use crate::seen;
 use crate::text::{escaped, rough};
 
 /// The pause after a look is at least so many times as long as the look.
@@ -41,41 +41,41 @@ pub(crate) struct Watch {
     format: Format,
 
     #[command(flatten)]
-    looks: Looks,
+    polling: Polling,
 }
 
 impl Watch {
     pub(crate) fn execute(&self) -> u8 {
-        let glob = self.looks.glob();
-        on_domain_to_look_at(&self.domain, no_directory, async |domain| {
-            let mut endings = match Endings::new() {
-                Ok(endings) => endings,
+        let glob = self.polling.glob();
+        on_domain_read_only(&self.domain, no_directory, async |domain| {
+            let mut signals = match TerminationSignals::new() {
+                Ok(signals) => signals,
                 Err(error) => {
                     output::refused_by_system(&error);
                     return Ok(exit_code::OS);
                 }
             };
             tokio::select! {
-                signal = endings.next() => Ok(exit_code::by_signal(signal.as_raw())),
-                code = self.watch(Outlook::new(&self.domain, domain.clone()), &glob) => code,
+                signal = signals.next() => Ok(exit_code::by_signal(signal.as_raw())),
+                code = self.watch(ObservedDomain::new(&self.domain, domain.clone()), &glob) => code,
             }
         })
     }
 
     /// Watches until nobody reads it; returns the exit code.
-    async fn watch(&self, outlook: Outlook, glob: &Glob) -> Result<u8, Error> {
-        let (mut begun, mut before) = (Instant::now(), look(&outlook, glob, &Look::new()).await?);
+    async fn watch(&self, domain_seen: ObservedDomain, glob: &Glob) -> Result<u8, Error> {
+        let (mut begun, mut before) = (Instant::now(), look(&domain_seen, glob, &Snapshot::new()).await?);
         if let Err(code) = self.print(&present(&before)).await {
             return Ok(code);
         }
         let (mut took, mut away) = (begun.elapsed(), None::<Instant>);
         loop {
-            tokio::time::sleep(self.looks.interval.max(took * PAUSES)).await;
+            tokio::time::sleep(self.polling.interval.max(took * PAUSES)).await;
             if !is_read() {
                 return Ok(0);
             }
             let now = Instant::now();
-            let after = match look(&outlook, glob, &before).await {
+            let after = match look(&domain_seen, glob, &before).await {
                 Ok(after) => after,
                 Err(error) if error.is_transient() => {
                     if away.is_none() {
@@ -111,14 +111,14 @@ impl Watch {
     }
 }
 
-/// Looks at all names that match, and once more at those that were held and are not used any more: how their leases ended is still known.
-async fn look(outlook: &Outlook, glob: &Glob, before: &Look) -> Result<Look, Error> {
-    let domain = &outlook.domain()?;
-    let names = seen::all(domain, glob).await?;
-    let mut look: Look = names.into_iter().map(|seen| (seen.name.clone(), seen)).collect();
+/// Polling at all names that match, and once more at those that were held and are not used any more: how their leases ended is still known.
+async fn look(domain_seen: &ObservedDomain, glob: &Glob, before: &Snapshot) -> Result<Snapshot, Error> {
+    let domain = &domain_seen.domain()?;
+    let names = name_status::list(domain, glob).await?;
+    let mut look: Snapshot = names.into_iter().map(|seen| (seen.name.clone(), seen)).collect();
     for (name, seen) in before {
         if seen.holder.is_some() && !look.contains_key(name) {
-            look.insert(name.clone(), seen::one(domain, name).await?);
+            look.insert(name.clone(), name_status::inspect(domain, name).await?);
         }
     }
     Ok(look)

@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use tenure::{Domain, Owner};
 
-use super::differences::{Event, Kind, Look, differences, present};
-use crate::seen::{Held, Seen, Waiting};
+use super::events::{Event, EventKind, Snapshot, differences, present};
+use crate::name_status::{HolderStatus, NameStatus, WaiterStatus};
 
-/// Between two looks.
+/// Between two polling.
 const PASSED: Duration = Duration::from_millis(250);
 const NAME: &str = "nightly";
 
@@ -26,8 +26,8 @@ fn owner(label: &str) -> Owner {
 }
 
 /// A lease with so much left, held for so long when it is seen. It begins at its fence, in milliseconds.
-fn held(label: &str, fence: u64, held: u64, left: u64) -> Option<Held> {
-    Some(Held {
+fn held(label: &str, fence: u64, held: u64, left: u64) -> Option<HolderStatus> {
+    Some(HolderStatus {
         owner: owner(label),
         fence,
         since: Some(SystemTime::UNIX_EPOCH + ms(fence)),
@@ -36,13 +36,13 @@ fn held(label: &str, fence: u64, held: u64, left: u64) -> Option<Held> {
     })
 }
 
-fn look(holder: Option<Held>, waiters: &[(&str, u64)], broken: Option<u64>) -> Look {
-    let waiting = |(label, waited): &(&str, u64)| Waiting { owner: owner(label), waited: ms(*waited) };
+fn look(holder: Option<HolderStatus>, waiters: &[(&str, u64)], broken: Option<u64>) -> Snapshot {
+    let waiting = |(label, waited): &(&str, u64)| WaiterStatus { owner: owner(label), waited: ms(*waited) };
     let waiters = waiters.iter().map(waiting).collect();
-    Look::from([(NAME.to_owned(), Seen { name: NAME.to_owned(), holder, waiters, broken })])
+    Snapshot::from([(NAME.to_owned(), NameStatus { name: NAME.to_owned(), holder, waiters, broken })])
 }
 
-fn kinds(events: &[Event]) -> Vec<(Kind, &str)> {
+fn kinds(events: &[Event]) -> Vec<(EventKind, &str)> {
     events.iter().map(|event| (event.kind, event.who.label())).collect()
 }
 
@@ -58,7 +58,7 @@ fn a_hand_over_between_two_looks() {
     let before = look(held("a", 1_000, 500, 9_000), &[("b", 400), ("c", 50)], None);
     let after = look(held("b", 1_600, 150, 850), &[("c", 300)], None);
     let events = differences(&before, &after, PASSED);
-    assert_eq!(kinds(&events), [(Kind::Released, "a"), (Kind::Acquired, "b")]);
+    assert_eq!(kinds(&events), [(EventKind::Released, "a"), (EventKind::Acquired, "b")]);
     assert_eq!((events[0].fence, events[0].held), (Some(1_000), Some(ms(600))), "until the next lease began");
     assert_eq!((events[1].fence, events[1].waited), (Some(1_600), Some(ms(500))), "until its lease began");
     assert_eq!(events[1].left, Some(ms(850)));
@@ -69,24 +69,24 @@ fn the_same_holder_with_a_new_lease() {
     let before = look(held("a", 1_000, 500, 9_000), &[], None);
     let after = look(held("a", 1_700, 50, 9_950), &[], None);
     let events = differences(&before, &after, PASSED);
-    assert_eq!(kinds(&events), [(Kind::Released, "a"), (Kind::Acquired, "a")]);
+    assert_eq!(kinds(&events), [(EventKind::Released, "a"), (EventKind::Acquired, "a")]);
     assert_eq!((events[0].held, events[1].waited), (Some(ms(700)), None));
 }
 
 #[test]
 fn expired_or_given_back_or_broken() {
-    let nothing = Look::new();
-    let one = |left, after: &Look| {
+    let nothing = Snapshot::new();
+    let one = |left, after: &Snapshot| {
         let events = differences(&look(held("a", 1_000, 500, left), &[], None), after, PASSED);
         assert_eq!(events.len(), 1);
         (events[0].kind, events[0].held)
     };
-    assert_eq!(one(249, &nothing), (Kind::Expired, Some(ms(749))), "until its lease was over");
-    assert_eq!(one(250, &nothing), (Kind::Released, Some(ms(750))), "at most until it was seen");
+    assert_eq!(one(249, &nothing), (EventKind::Expired, Some(ms(749))), "until its lease was over");
+    assert_eq!(one(250, &nothing), (EventKind::Released, Some(ms(750))), "at most until it was seen");
     let broken = look(None, &[], Some(1_000));
-    assert_eq!(one(9_000, &broken).0, Kind::Broken);
-    assert_eq!(one(10, &broken).0, Kind::Broken, "force is known, and time is guessed");
-    assert_eq!(one(9_000, &look(None, &[], Some(999))).0, Kind::Released, "another lease was broken");
+    assert_eq!(one(9_000, &broken).0, EventKind::Broken);
+    assert_eq!(one(10, &broken).0, EventKind::Broken, "force is known, and time is guessed");
+    assert_eq!(one(9_000, &look(None, &[], Some(999))).0, EventKind::Released, "another lease was broken");
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn a_lease_without_expiry_is_given_back() {
     let mut forever = held("a", 1_000, 500, 0);
     forever.as_mut().unwrap().left = None;
     assert_eq!(
-        kinds(&differences(&look(forever, &[], None), &Look::new(), ms(99_000))),
-        [(Kind::Released, "a")]
+        kinds(&differences(&look(forever, &[], None), &Snapshot::new(), ms(99_000))),
+        [(EventKind::Released, "a")]
     );
 }
 
@@ -103,7 +103,10 @@ fn a_lease_without_expiry_is_given_back() {
 fn a_lease_that_was_broken_and_handed_over() {
     let before = look(held("a", 1_000, 500, 9_000), &[("b", 400)], None);
     let after = look(held("b", 1_600, 150, 850), &[], Some(1_000));
-    assert_eq!(kinds(&differences(&before, &after, PASSED)), [(Kind::Broken, "a"), (Kind::Acquired, "b")]);
+    assert_eq!(
+        kinds(&differences(&before, &after, PASSED)),
+        [(EventKind::Broken, "a"), (EventKind::Acquired, "b")]
+    );
 }
 
 #[test]
@@ -111,7 +114,7 @@ fn who_comes_and_who_gives_up() {
     let before = look(held("a", 7, 1_000, 9_000), &[("b", 400), ("c", 50)], None);
     let after = look(held("a", 7, 1_250, 8_750), &[("c", 300), ("d", 20)], None);
     let events = differences(&before, &after, PASSED);
-    assert_eq!(kinds(&events), [(Kind::Queued, "d"), (Kind::Left, "b")]);
+    assert_eq!(kinds(&events), [(EventKind::Queued, "d"), (EventKind::Left, "b")]);
     assert_eq!((events[0].waited, events[1].waited), (Some(ms(20)), Some(ms(400))));
 }
 
@@ -120,7 +123,10 @@ fn a_holder_whose_process_waits_again_has_not_given_up() {
     let before = look(held("a", 1_000, 500, 9_000), &[("b", 5_000)], None);
     let after = look(held("b", 1_600, 150, 850), &[("b", 100)], None);
     let events = differences(&before, &after, PASSED);
-    assert_eq!(kinds(&events), [(Kind::Released, "a"), (Kind::Acquired, "b"), (Kind::Queued, "b")]);
+    assert_eq!(
+        kinds(&events),
+        [(EventKind::Released, "a"), (EventKind::Acquired, "b"), (EventKind::Queued, "b")]
+    );
     assert_eq!(events[1].waited, Some(ms(5_100)));
 }
 
@@ -128,22 +134,22 @@ fn a_holder_whose_process_waits_again_has_not_given_up() {
 fn two_that_look_alike_are_counted() {
     let before = look(held("a", 7, 1_000, 9_000), &[("b", 400), ("b", 300)], None);
     let after = look(held("a", 7, 1_250, 8_750), &[("b", 550)], None);
-    assert_eq!(kinds(&differences(&before, &after, PASSED)), [(Kind::Left, "b")]);
+    assert_eq!(kinds(&differences(&before, &after, PASSED)), [(EventKind::Left, "b")]);
 }
 
 #[test]
 fn a_whole_queue_is_lost() {
     let before = look(held("a", 7, 1_000, 9_000), &[("b", 400), ("c", 50)], None);
-    let after = Look::new();
+    let after = Snapshot::new();
     assert_eq!(
         kinds(&differences(&before, &after, PASSED)),
-        [(Kind::Released, "a"), (Kind::Left, "b"), (Kind::Left, "c")]
+        [(EventKind::Released, "a"), (EventKind::Left, "b"), (EventKind::Left, "c")]
     );
 }
 
 #[test]
 fn what_is_there_at_first() {
     let events = present(&look(held("a", 7, 1_000, 9_000), &[("b", 400)], None));
-    assert_eq!(kinds(&events), [(Kind::Held, "a"), (Kind::Queued, "b")]);
+    assert_eq!(kinds(&events), [(EventKind::Held, "a"), (EventKind::Queued, "b")]);
     assert_eq!((events[0].held, events[1].waited), (Some(ms(1_000)), Some(ms(400))));
 }

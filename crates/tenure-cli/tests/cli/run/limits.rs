@@ -12,7 +12,7 @@ on_both_stores!(
     a_signal_ends_the_keeping,
     what_was_told_to_end_is_not_kept,
     a_lease_that_is_broken_while_it_is_kept_leaves_the_code,
-    the_minder_killed_while_it_keeps_the_code_stays,
+    the_holder_killed_while_it_keeps_the_code_stays,
     a_command_that_runs_too_long_is_stopped_with_all_of_it,
     the_name_is_kept_until_a_stubborn_command_is_gone,
     a_loss_goes_before_the_limit,
@@ -106,12 +106,12 @@ fn a_lease_that_is_broken_while_it_is_kept_leaves_the_code(place: &Place) {
     assert_free(place);
 }
 
-fn the_minder_killed_while_it_keeps_the_code_stays(place: &Place) {
+fn the_holder_killed_while_it_keeps_the_code_stays(place: &Place) {
     let script = "sleep 600 & echo $! > left; echo $$ > pid; exit 3";
     let running = place.start_script(&["--ttl", "1s", "--min-hold", "1h"], script);
     let (command, left) = (place.pid("pid"), place.pid("left"));
     eventually("its end is seen", || state(command).is_none());
-    kill_process(running.minder(), Signal::KILL).unwrap();
+    kill_process(running.holder(), Signal::KILL).unwrap();
     let done = running.finish();
     assert_eq!(done.code, 3, "{done:?}");
     assert!(done.stderr.contains("was killed before it gave `name` back"), "{done:?}");

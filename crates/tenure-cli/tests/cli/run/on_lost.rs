@@ -11,13 +11,13 @@ use crate::support::{Place, Running, eventually, lives, state};
 on_both_stores!(
     killed_at_once_when_it_is_ended_by_force,
     killed_before_the_expiry_when_the_store_is_away,
-    the_front_kills_without_asking_too,
+    the_wrapper_kills_without_asking_too,
     it_has_the_time_that_was_asked_for_before_the_lease_expires,
     it_has_no_more_than_the_time_that_was_asked_for,
     ignored_the_command_goes_on_when_it_is_ended_by_force,
     ignored_the_command_goes_on_when_the_store_is_away,
-    ignored_the_command_goes_on_when_its_minder_is_stopped,
-    ignored_the_command_goes_on_when_its_minder_is_killed,
+    ignored_the_command_goes_on_when_its_holder_is_stopped,
+    ignored_the_command_goes_on_when_its_holder_is_killed,
     ignored_the_command_goes_on_when_both_are_killed,
 );
 
@@ -79,11 +79,11 @@ fn killed_before_the_expiry_when_the_store_is_away(place: &Place) {
 }
 
 // B4
-fn the_front_kills_without_asking_too(place: &Place) {
+fn the_wrapper_kills_without_asking_too(place: &Place) {
     // With time for a busy machine.
     let (running, _) = start(place, &["--ttl", "4s", "--on-lost", "kill"]);
     let next = place.start_script(&["-q"], "echo in > next");
-    kill_process(running.minder(), Signal::STOP).unwrap();
+    kill_process(running.holder(), Signal::STOP).unwrap();
     let done = running.finish();
     assert_eq!(done.code, 79, "{done:?}");
     assert_eq!(next.finish().code, 0);
@@ -147,20 +147,20 @@ fn ignored_the_command_goes_on_when_the_store_is_away(place: &Place) {
     assert_went_on(place, running, "; the command goes on\n");
 }
 
-fn ignored_the_command_goes_on_when_its_minder_is_stopped(place: &Place) {
+fn ignored_the_command_goes_on_when_its_holder_is_stopped(place: &Place) {
     let (running, pid) = start(place, &IGNORE);
-    let minder = running.minder();
-    kill_process(minder, Signal::STOP).unwrap();
+    let holder = running.holder();
+    kill_process(holder, Signal::STOP).unwrap();
     assert_eq!(place.end(&["run", "-q", "name", "true"]).code, 0, "the lease expired");
     assert!(lives(pid));
-    kill_process(minder, Signal::CONT).unwrap();
+    kill_process(holder, Signal::CONT).unwrap();
     assert_went_on(place, running, "lease on `name` ");
 }
 
-fn ignored_the_command_goes_on_when_its_minder_is_killed(place: &Place) {
-    let why = "tenure: lease lost: the process that kept the lease was killed; the command goes on\n";
+fn ignored_the_command_goes_on_when_its_holder_is_killed(place: &Place) {
+    let why = "tenure: lease lost: the process that held the lease was killed; the command goes on\n";
     let (running, pid) = start(place, &IGNORE);
-    kill_process(running.minder(), Signal::KILL).unwrap();
+    kill_process(running.holder(), Signal::KILL).unwrap();
     assert_eq!(place.end(&["run", "-q", "name", "true"]).code, 0, "the lease expired");
     assert!(lives(pid));
     running.signal(Signal::TERM);
@@ -173,7 +173,7 @@ fn ignored_the_command_goes_on_when_its_minder_is_killed(place: &Place) {
 
     let options = [IGNORE.as_slice(), &["--max-hold", "1s", "-k", "100ms"]].concat();
     let (running, _) = start(place, &options);
-    kill_process(running.minder(), Signal::KILL).unwrap();
+    kill_process(running.holder(), Signal::KILL).unwrap();
     let done = running.finish();
     assert_eq!(done.code, 124, "{done:?}");
     assert!(place.is_lifeless() && !place.read("got").is_empty(), "{done:?}");
@@ -182,12 +182,12 @@ fn ignored_the_command_goes_on_when_its_minder_is_killed(place: &Place) {
 
 fn ignored_the_command_goes_on_when_both_are_killed(place: &Place) {
     let (running, pid) = start(place, &IGNORE);
-    let minder = running.minder();
-    for process in [running.pid(), minder] {
+    let holder = running.holder();
+    for process in [running.pid(), holder] {
         kill_process(process, Signal::STOP).unwrap();
         eventually("it is stopped", || state(process) == Some('T'));
     }
-    for process in [minder, running.pid()] {
+    for process in [holder, running.pid()] {
         kill_process(process, Signal::KILL).unwrap();
     }
     running.finish();

@@ -83,14 +83,14 @@ fn gone_while_the_command_runs_it_and_its_group_are_stopped_all_the_same() {
 
 // B4
 #[test]
-fn gone_while_the_command_runs_the_front_stops_it_for_a_minder_that_hangs() {
+fn gone_while_the_command_runs_the_wrapper_stops_it_for_a_holder_that_hangs() {
     let place = Place::on_redis();
     let running = start_and_take_it_away(&place, "2s");
-    let (minder, pid) = (running.minder(), place.pid("pid"));
-    kill_process(minder, Signal::STOP).unwrap();
+    let (holder, pid) = (running.holder(), place.pid("pid"));
+    kill_process(holder, Signal::STOP).unwrap();
     let done = running.finish();
     assert_eq!(done.code, 79, "{done:?}");
-    eventually("they are gone", || !lives(pid) && !lives(minder));
+    eventually("they are gone", || !lives(pid) && !lives(holder));
     assert!(place.is_lifeless(), "{done:?}");
     place.assert_nothing_left();
 }

@@ -81,7 +81,7 @@ fn a_wait_is_drawn_and_erased_before_the_command_starts() {
             let lines = drawn(&terminal.shown());
             "|/-\\".chars().all(|frame| lines.iter().any(|line| line.starts_with(frame)))
         });
-        let who = format!(", pid {}, label `nightly`, for ", holder.minder());
+        let who = format!(", pid {}, label `nightly`, for ", holder.holder());
         eventually("it shows all", || {
             drawn(&terminal.shown()).iter().any(|line| {
                 line[1..].starts_with(" waiting for `name`; 1 of 1 in the queue; held by ")
@@ -135,9 +135,9 @@ fn giving_up_and_being_interrupted_leave_a_clean_line() {
     assert_eq!(screen(&shown), ["130"], "{shown:?}");
 
     let terminal = Terminal::run(&place, "echo $$ > sh; exec $T run name true");
-    let front = place.pid("sh");
+    let wrapper = place.pid("sh");
     is_drawn(&terminal);
-    rustix::process::kill_process(front, Signal::TERM).unwrap();
+    rustix::process::kill_process(wrapper, Signal::TERM).unwrap();
     let shown = terminal.finish();
     assert_eq!(screen(&shown), [""; 0], "{shown:?}");
     holder.signal(Signal::TERM);
@@ -244,7 +244,7 @@ fn acquire_and_hold_leave_a_clean_line_when_they_are_stopped() {
     let holder = hold(&place);
     terminal.type_keys("$T acquire name > ticket; echo $? > code-4\n");
     eventually("it is drawn", || {
-        drawn(&terminal.shown()).iter().any(|line| line.contains(&holder.minder().to_string()))
+        drawn(&terminal.shown()).iter().any(|line| line.contains(&holder.holder().to_string()))
     });
     terminal.type_keys("\u{3}");
     eventually("it is interrupted", || place.read("code-4") == "130\n");

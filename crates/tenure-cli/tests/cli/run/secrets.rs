@@ -154,7 +154,7 @@ fn a_url_in_the_environment_is_in_no_command_line() {
     let running = place.spawn(tenure(&place, false, &url, &["name", "sh", "-c", script]));
     place.pid("pid");
     // One that just becomes another program has no environment for a moment.
-    eventually("front, minder and command", || place.processes().len() >= 3);
+    eventually("wrapper, holder and command", || place.processes().len() >= 3);
     for pid in place.processes() {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
         assert!(!String::from_utf8_lossy(&words).contains(PASSWORD));

@@ -23,7 +23,7 @@ fn after_a_signal_the_name_is_kept_until_the_whole_group_has_ended() {
     let running = place.start_script(&[], &format!("sh -c \"{slow}\" & wait"));
     let slow = place.pid("pid");
     running.signal(Signal::TERM);
-    eventually("the command is gone", || parent(slow) == Some(running.minder()));
+    eventually("the command is gone", || parent(slow) == Some(running.holder()));
     assert_eq!(place.end(&["run", "-w", ".1", "name", "true"]).code, 75);
     std::fs::write(place.path("go"), "").unwrap();
     assert_eq!(running.finish().code, 143);

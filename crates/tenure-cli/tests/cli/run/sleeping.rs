@@ -52,12 +52,12 @@ fn a_lease_that_ended_in_its_sleep_leaves_the_command_no_time() {
 
 // B4
 #[test]
-fn a_lease_that_ended_in_its_sleep_is_seen_by_the_front_too() {
+fn a_lease_that_ended_in_its_sleep_is_seen_by_the_wrapper_too() {
     let place = Place::on_redis();
     let clock = Clock::new(&place.path("."));
     let running = start(&place, &clock, &["--ttl", "1h"]);
-    kill_process(running.minder(), Signal::STOP).unwrap();
-    eventually("the minder is stopped", || state(running.minder()) == Some('T'));
+    kill_process(running.holder(), Signal::STOP).unwrap();
+    eventually("the holder is stopped", || state(running.holder()) == Some('T'));
     clock.sleep(2 * HOUR);
     running.signal(Signal::WINCH);
     assert_killed(&place, running);

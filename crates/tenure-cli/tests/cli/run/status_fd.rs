@@ -110,7 +110,7 @@ fn the_outcome_without_a_command(place: &Place) {
         let status: Value = serde_json::from_str(&place.read("status")).unwrap();
         assert_eq!((&status["outcome"], &status["code"]), (&json!("busy"), &json!(code)), "{status}");
         assert_eq!(status["holder"]["label"], "night", "{status}");
-        assert_eq!(status["holder"]["pid"], holder.minder().as_raw_pid(), "{status}");
+        assert_eq!(status["holder"]["pid"], holder.holder().as_raw_pid(), "{status}");
         assert_eq!((&status["fence"], &status["held_ms"]), (&Value::Null, &Value::Null), "{status}");
         status["waited_ms"].as_u64().unwrap()
     };
@@ -126,7 +126,7 @@ fn the_outcome_without_a_command(place: &Place) {
     assert!(status.contains(r#""outcome":"interrupted","code":143,"#), "{status}");
     let waiting = place.spawn(run(place, &["name", "true"]));
     place.await_queue(1);
-    kill_process(waiting.minder(), Signal::KILL).unwrap();
+    kill_process(waiting.holder(), Signal::KILL).unwrap();
     assert_eq!(waiting.finish().code, 71);
     let status = place.read("status");
     assert!(status.contains(r#""outcome":"os_error","code":71,"#) && status.lines().count() == 1, "{status}");
@@ -150,7 +150,7 @@ fn the_outcome_when_a_process_of_tenure_was_killed(place: &Place) {
     let lost = json!(["lost", 79, null, 9]);
     for signal in [Signal::KILL, Signal::STOP] {
         let running = stay(place, &["--ttl", "1s"]);
-        kill_process(running.minder(), signal).unwrap();
+        kill_process(running.holder(), signal).unwrap();
         assert_eq!(line(place, running, 79), lost, "{signal:?}");
     }
     let running = stay(place, &["--ttl", "1s"]);
@@ -197,16 +197,16 @@ fn who_does_not_read_keeps_nobody_waiting() {
 
 /// Only in the very moment of the write there is none, since nobody can tell whether it was written. That is met by few of many.
 #[test]
-fn there_is_a_line_whenever_the_minder_is_killed() {
+fn there_is_a_line_whenever_the_holder_is_killed() {
     let place = Place::new();
     let mut without = Vec::new();
     for turn in 0..60 {
-        let running = place.spawn(run(&place, &["-q", "name", "sh", "-c", "echo $PPID > minder"]));
-        let minder = place.pid("minder");
-        fs::remove_file(place.path("minder")).unwrap();
+        let running = place.spawn(run(&place, &["-q", "name", "sh", "-c", "echo $PPID > holder"]));
+        let holder = place.pid("holder");
+        fs::remove_file(place.path("holder")).unwrap();
         let start = Instant::now();
         while start.elapsed() < Duration::from_micros(40 * turn) {}
-        let _ = kill_process(minder, Signal::KILL);
+        let _ = kill_process(holder, Signal::KILL);
         running.finish();
         let lines = place.read("status").lines().count();
         assert!(lines < 2, "{turn}");

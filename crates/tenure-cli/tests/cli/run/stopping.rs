@@ -28,7 +28,7 @@ fn assert_no_overlap(place: &Place) {
 }
 
 #[test]
-fn its_minder_killed_before_it_had_a_lease_none_is_lost() {
+fn its_holder_killed_before_it_had_a_lease_none_is_lost() {
     let place = Place::new();
     let holder = place.start_script(&[], "echo $$ > pid; sleep 600");
     place.pid("pid");
@@ -36,7 +36,7 @@ fn its_minder_killed_before_it_had_a_lease_none_is_lost() {
     eventually("it is in the queue", || {
         place.end(&["run", "-n", "name", "true"]).stderr.contains("1 waiting")
     });
-    kill_process(waiting.minder(), Signal::KILL).unwrap();
+    kill_process(waiting.holder(), Signal::KILL).unwrap();
     let done = waiting.finish();
     assert_eq!(done.code, 71, "{done:?}");
     assert!(done.stderr.contains("killed before it had one; the command was not started"), "{done:?}");
@@ -46,10 +46,10 @@ fn its_minder_killed_before_it_had_a_lease_none_is_lost() {
     place.assert_nothing_left();
 }
 
-/// What the command starts may close all descriptors: then the front keeps the name, until it has killed it.
+/// What the command starts may close all descriptors: then the wrapper keeps the name, until it has killed it.
 // B4
 #[test]
-fn its_minder_killed_the_front_keeps_the_name_for_what_closed_the_lifeline() {
+fn its_holder_killed_the_wrapper_keeps_the_name_for_what_closed_the_lifeline() {
     let place = Place::new();
     let script = r#"exec bash -c '
         for fd in /proc/$$/fd/*; do
@@ -58,12 +58,12 @@ fn its_minder_killed_the_front_keeps_the_name_for_what_closed_the_lifeline() {
         sleep 600 & echo $! > grandchild
         wait'"#;
     let running = place.start_script(&["--ttl", "1h"], script);
-    let (grandchild, minder) = (place.pid("grandchild"), running.minder());
+    let (grandchild, holder) = (place.pid("grandchild"), running.holder());
     assert!(place.path("closed").exists());
     let next = place.start_script(&[], NEXT);
     running.signal(Signal::STOP);
     eventually("it is stopped", || state(running.pid()) == Some('T'));
-    kill_process(minder, Signal::KILL).unwrap();
+    kill_process(holder, Signal::KILL).unwrap();
     assert_eq!(place.end(&["run", "-w", ".3", "name", "true"]).code, 75);
     assert!(lives(grandchild));
     running.signal(Signal::CONT);
@@ -74,26 +74,26 @@ fn its_minder_killed_the_front_keeps_the_name_for_what_closed_the_lifeline() {
 
 // B4
 #[test]
-fn front_and_minder_killed_the_name_is_free_when_all_is_gone() {
+fn wrapper_and_holder_killed_the_name_is_free_when_all_is_gone() {
     let place = Place::new();
     // Nobody renews: it is the ttl that a name is kept for at the longest.
     let running = place.start_script(
         &["--ttl", "1h"],
         "sleep 600 & echo $! > grandchild; sleep 600 & echo $! > other; echo $$ > pid; wait",
     );
-    let (child, minder) = (place.pid("pid"), running.minder());
+    let (child, holder) = (place.pid("pid"), running.holder());
     let next = place.start_script(&[], NEXT);
     // Stopped first, so that neither sees the other die.
-    for pid in [running.pid(), minder] {
+    for pid in [running.pid(), holder] {
         kill_process(pid, Signal::STOP).unwrap();
         eventually("it is stopped", || state(pid) == Some('T'));
     }
-    // The minder first: one that is stopped is continued when its parent dies.
-    for pid in [minder, running.pid()] {
+    // The holder first: one that is stopped is continued when its parent dies.
+    for pid in [holder, running.pid()] {
         kill_process(pid, Signal::KILL).unwrap();
     }
     assert_eq!(running.finish().code, -1);
-    eventually("the command dies with its minder", || !lives(child));
+    eventually("the command dies with its holder", || !lives(child));
     let grandchild = place.pid("grandchild");
     assert_eq!(place.end(&["run", "-w", ".3", "name", "true"]).code, 75, "the grandchild keeps the name");
     assert!(lives(grandchild));
@@ -112,12 +112,12 @@ fn done_after_the_loss_is_lost() {
     let script = "echo $$ > pid; while ! [ -e go ]; do sleep .01; done";
     let running = place.start_script(&["--ttl", "1s"], script);
     let pid = place.pid("pid");
-    let both = [running.pid(), running.minder()];
+    let both = [running.pid(), running.holder()];
     both.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
     assert_eq!(place.start(&["run", "name", "true"]).finish().code, 0, "the lease expired");
     fs::write(place.path("go"), "").unwrap();
     eventually("the command ends by itself", || !lives(pid));
-    // The minder first: a front that goes on kills one that hangs.
+    // The holder first: a wrapper that goes on kills one that hangs.
     both.iter().rev().for_each(|pid| kill_process(*pid, Signal::CONT).unwrap());
     let done = running.finish();
     assert_eq!(done.code, 79, "{done:?}");
@@ -197,7 +197,7 @@ fn what_nobody_reads_does_not_keep_it_from_stopping_the_command() {
         let running = place.spawn_with(command, Some(writer.try_clone().unwrap().into()));
         place.pid("pid");
         let next = place.start_script(&[], NEXT);
-        kill_process(running.minder(), signal).unwrap();
+        kill_process(running.holder(), signal).unwrap();
         assert_eq!(next.finish().code, 0);
         assert_eq!(
             (place.read("overlaps").as_str(), place.read("next").as_str()),

@@ -52,7 +52,7 @@ fn too_few_processes_are_told_whichever_is_missing() {
         }
         assert!(
             !is_root || (done.code == 0) == (limit > 2),
-            "front, minder and command are three: {limit}, {done:?}"
+            "wrapper, holder and command are three: {limit}, {done:?}"
         );
     }
 }
@@ -91,16 +91,16 @@ fn children_that_it_was_started_with_are_left_alone() {
         let mut command = place.command("setsid");
         command.args(["sh", "-c", &script]);
         let running = place.spawn(command);
-        let (front, one) = (running.pid(), place.pid(&format!("one-{name}")));
+        let (wrapper, one) = (running.pid(), place.pid(&format!("one-{name}")));
         let (pid, part) = (place.pid(&format!("pid-{name}")), place.pid(&format!("part-{name}")));
         fs::write(place.path(&format!("go-{name}")), "").unwrap();
         let two = place.pid(&format!("two-{name}"));
         let shell = place.pid(&format!("shell-{name}"));
-        eventually("the front has reaped its parent", || {
-            parent(two) == Some(front) && state(shell).is_none()
+        eventually("the wrapper has reaped its parent", || {
+            parent(two) == Some(wrapper) && state(shell).is_none()
         });
-        // The front passes on what it hears after it has looked at what the shell left behind.
-        kill_process(front, Signal::USR1).unwrap();
+        // The wrapper passes on what it hears after it has looked at what the shell left behind.
+        kill_process(wrapper, Signal::USR1).unwrap();
         place.pid(&format!("heard-{name}"));
         kill_process(parent(pid).unwrap(), signal).unwrap();
         assert_eq!(running.finish().code, 79, "{name}");

@@ -173,24 +173,24 @@ fn a_command_that_is_killed_while_it_is_stopped_ends() {
     let place = Place::new();
     let mut terminal = Terminal::open(&place);
     terminal.type_keys(
-        "$T run --max-hold 1s -k 0 name -- sh -c 'echo $PPID > minder; echo $$ > pid; read line'; echo $? > code\n",
+        "$T run --max-hold 1s -k 0 name -- sh -c 'echo $PPID > holder; echo $$ > pid; read line'; echo $? > code\n",
     );
-    let (pid, minder) = (place.pid("pid"), place.pid("minder"));
-    let front = parent(minder).unwrap();
+    let (pid, holder) = (place.pid("pid"), place.pid("holder"));
+    let wrapper = parent(holder).unwrap();
     terminal.type_keys("\u{1a}");
     eventually("the shell sees it stopped", || place.read("code") == "147\n");
-    eventually("all of it ends", || ![pid, minder, front].into_iter().any(lives));
+    eventually("all of it ends", || ![pid, holder, wrapper].into_iter().any(lives));
     terminal.close();
     place.assert_nothing_left();
 }
 
-/// The front is stopped after the command, and continued after it; the two must not change places.
+/// The wrapper is stopped after the command, and continued after it; the two must not change places.
 #[test]
-fn a_command_that_is_continued_at_once_leaves_no_front_stopped() {
+fn a_command_that_is_continued_at_once_leaves_no_wrapper_stopped() {
     let place = Place::new();
     let mut terminal = Terminal::open(&place);
-    terminal.type_keys("$T run name -- sh -c 'echo $PPID > minder; echo $$ > pid; exec sleep 600'\n");
-    let (pid, front) = (place.pid("pid"), parent(place.pid("minder")).unwrap());
+    terminal.type_keys("$T run name -- sh -c 'echo $PPID > holder; echo $$ > pid; exec sleep 600'\n");
+    let (pid, wrapper) = (place.pid("pid"), parent(place.pid("holder")).unwrap());
     for turn in 0..400 {
         kill_process(pid, Signal::STOP).unwrap();
         let start = Instant::now();
@@ -198,10 +198,10 @@ fn a_command_that_is_continued_at_once_leaves_no_front_stopped() {
         kill_process(pid, Signal::CONT).unwrap();
         // Whether it is still to be stopped can't be seen.
         std::thread::sleep(Duration::from_millis(5));
-        eventually("the front goes on", || state(front) != Some('T'));
+        eventually("the wrapper goes on", || state(wrapper) != Some('T'));
     }
     kill_process(pid, Signal::TERM).unwrap();
-    eventually("it ends", || !lives(front));
+    eventually("it ends", || !lives(wrapper));
     terminal.close();
     place.assert_nothing_left();
 }

@@ -139,7 +139,7 @@ fn a_loss_and_max_hold_stop_all_of_it() {
 fn a_process_of_tenure_killed_nothing_is_left() {
     let place = Place::new();
     let running = started(&place, &[]);
-    kill_process(running.minder(), Signal::KILL).unwrap();
+    kill_process(running.holder(), Signal::KILL).unwrap();
     let done = running.finish();
     assert_eq!(done.code, 79, "{done:?}");
     assert!(place.is_lifeless());
@@ -149,14 +149,14 @@ fn a_process_of_tenure_killed_nothing_is_left() {
     let running = started(&place, &[]);
     running.signal(Signal::KILL);
     running.finish();
-    eventually("the minder kills all of it", || place.is_lifeless());
+    eventually("the holder kills all of it", || place.is_lifeless());
     place.assert_nothing_left();
     forget(&place);
 
-    // The front stands for all of it, too.
+    // The wrapper stands for all of it, too.
     let mut running = started(&place, &["--on-lost", "ignore"]);
     let (child, daemon) = (place.pid("child"), place.pid("daemon"));
-    kill_process(running.minder(), Signal::KILL).unwrap();
+    kill_process(running.holder(), Signal::KILL).unwrap();
     eventually("it says so", || running.said().contains("the command goes on"));
     kill_process(child, Signal::KILL).unwrap();
     eventually("it has ended", || !lives(child));

@@ -25,7 +25,7 @@ fn a_busy_name_is_refused_with_who_holds_it_and_what_to_do() {
         let fence = fence.trim();
         let expected: [&str; 11] = [
             &format!("`name` is held by {}@{}", user.trim(), host.trim()),
-            &format!("pid {}", holder.minder()),
+            &format!("pid {}", holder.holder()),
             // Nothing of it reaches the terminal.
             "label `night\\u{1b}ly`",
             "since 20",
@@ -139,13 +139,13 @@ fn interrupted_while_waiting_it_leaves_the_queue() {
         assert_eq!((done.code, done.stderr.as_str()), (code, ""));
         assert!(!is_queued("1"), "it has left");
     }
-    // Killed, its minder leaves for it.
+    // Killed, its holder leaves for it.
     let waiting = place.start(&["run", "name", "--", "touch", "ran"]);
     eventually("it is in the queue", || is_queued("1"));
-    let minder = waiting.minder();
+    let waiting_holder = waiting.holder();
     waiting.signal(Signal::KILL);
     waiting.finish();
-    eventually("the minder ends", || !lives(minder));
+    eventually("the holder ends", || !lives(waiting_holder));
     assert!(!is_queued("1"), "it has left");
 
     holder.signal(Signal::TERM);
@@ -191,7 +191,7 @@ fn without_a_terminal_a_wait_is_told_in_one_line() {
         eventually("it says so", || first.said().ends_with('\n'));
         let second = place.start(&["run", "name", "true"]);
         eventually("it says so", || second.said().ends_with('\n'));
-        let who = format!(", pid {}, label `night\\u{{1b}}ly`, for ", holder.minder());
+        let who = format!(", pid {}, label `night\\u{{1b}}ly`, for ", holder.holder());
         for (waiting, position) in [(&first, "3 of 3"), (&second, "4 of 4")] {
             let said = waiting.said();
             assert_eq!(said.lines().count(), 1, "{said}");

@@ -44,7 +44,7 @@ fn it_shows_who_holds_what_and_who_waits() {
 
         terminal.press("\r");
         terminal.shows("queue   1 waiting\n     1  ");
-        let pid = nightly.minder().as_raw_pid();
+        let pid = nightly.holder().as_raw_pid();
         terminal.shows(&format!("pid {pid}\nlabel   by hand\nfence   "));
 
         terminal.resize(40, 10);

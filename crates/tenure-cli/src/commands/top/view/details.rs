@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Paragraph};
 
-use super::super::row::Waiting;
+use super::super::row::RowWaiter;
 use super::super::state::State;
 use super::Palette;
 use super::fit::{self, wrapped};
@@ -89,7 +89,7 @@ fn facts(state: &State, width: u16) -> Vec<String> {
         0 => fact("queue", "nobody waits"),
         waiting => fact("queue", &format!("{waiting} waiting")),
     }
-    for (position, Waiting { who, label, waited }) in (1..).zip(&row.queue) {
+    for (position, RowWaiter { who, label, waited }) in (1..).zip(&row.queue) {
         let label = if label.is_empty() { String::new() } else { format!(", label `{label}`") };
         fact(&format!("{position:>6}"), &format!("{who}, for {}{label}", rough(*waited)));
     }

@@ -204,7 +204,7 @@ impl Footer {
                 Footer::Prompt { warning, text }
             }
             Mode::Helping => Footer::Keys("any key: back"),
-            Mode::Looking => match &state.message {
+            Mode::Browsing => match &state.message {
                 Some(message) => Footer::Message(message.clone()),
                 None if state.has_details => Footer::Keys("Enter back  PgDn more  b break  ? help  q quit"),
                 None => Footer::Keys("? help  q quit  / filter  s sort  r reverse  Enter details  b break"),

@@ -7,7 +7,7 @@ use ratatui::layout::{Constraint, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
 
-use super::super::row::{self, Holding};
+use super::super::row::{self, RowHolder};
 use super::super::state::{Column, State};
 use super::Palette;
 use super::fit::{self, cut};
@@ -129,7 +129,7 @@ impl Columns {
         Row::new(cells)
     }
 
-    fn lease(&self, holding: Option<&Holding>, palette: Palette) -> Line<'static> {
+    fn lease(&self, holding: Option<&RowHolder>, palette: Palette) -> Line<'static> {
         let Some(holding) = holding else {
             return Line::from("-");
         };

@@ -7,8 +7,8 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Color, Modifier};
 
+use super::super::fixtures::{now, row, state};
 use super::super::row::Row;
-use super::super::scene::{now, row, state};
 use super::super::state::{Away, State};
 use super::{Palette, draw, fit, room};
 

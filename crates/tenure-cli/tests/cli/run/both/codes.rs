@@ -73,7 +73,7 @@ fn a_held_name_is_busy(place: &Place) {
     {
         let done = place.end(&[&["run"], options, &["name", "--", "touch", "ran"]].concat());
         assert_eq!((done.code, done.stdout.as_str()), (code, ""), "{options:?}: {done:?}");
-        let pid = format!("pid {}", holder.minder());
+        let pid = format!("pid {}", holder.holder());
         assert!(done.stderr.contains("`name` is held by ") && done.stderr.contains(&pid), "{done:?}");
     }
     for options in [&["-n", "-E", "0"][..], &["-w", ".1", "-E", "0"]] {
@@ -136,7 +136,7 @@ fn who_is_interrupted_while_waiting_leaves_the_queue(place: &Place) {
         assert_eq!(waiting.finish().code, 128 + signal.as_raw());
         assert_eq!(place.inspect("name").waiters, [], "it has left when it ends");
     }
-    // Killed, its minder leaves for it.
+    // Killed, its holder leaves for it.
     let waiting = place.start(&["run", "name", "--", "touch", "ran"]);
     place.await_queue(1);
     waiting.signal(Signal::KILL);

@@ -8,13 +8,13 @@ use super::on_both_stores;
 use crate::support::{Place, eventually, lives, state};
 
 on_both_stores!(
-    the_front_killed_all_is_gone_before_the_next_begins,
-    the_minder_killed_all_is_gone_before_the_next_begins,
+    the_wrapper_killed_all_is_gone_before_the_next_begins,
+    the_holder_killed_all_is_gone_before_the_next_begins,
     both_killed_the_command_is_gone_before_the_next_begins,
     the_command_killed_the_name_is_given_back,
     a_tree_stopped_past_its_lease_is_killed_when_it_goes_on,
-    a_minder_stopped_past_its_lease_all_is_gone_before_the_next_begins,
-    a_front_stopped_past_its_lease_changes_nothing,
+    a_holder_stopped_past_its_lease_all_is_gone_before_the_next_begins,
+    a_wrapper_stopped_past_its_lease_changes_nothing,
 );
 
 /// A command that ends with nothing less than KILL, and neither do its children: one in its group, one in a session of its own that
@@ -45,7 +45,7 @@ fn assert_no_overlap(place: &Place) {
 }
 
 // B4
-fn the_front_killed_all_is_gone_before_the_next_begins(place: &Place) {
+fn the_wrapper_killed_all_is_gone_before_the_next_begins(place: &Place) {
     let running = place.start_script(&["--ttl", "1h"], STUBBORN);
     place.pid("pid");
     let next = place.start_script(&[], NEXT);
@@ -57,15 +57,15 @@ fn the_front_killed_all_is_gone_before_the_next_begins(place: &Place) {
 }
 
 // B4
-fn the_minder_killed_all_is_gone_before_the_next_begins(place: &Place) {
+fn the_holder_killed_all_is_gone_before_the_next_begins(place: &Place) {
     let running = place.start_script(&["--ttl", ttl_of_the_dead(place)], STUBBORN);
     place.pid("pid");
     let next = place.start_script(&[], NEXT);
     place.await_queue(1);
-    kill_process(running.minder(), Signal::KILL).unwrap();
+    kill_process(running.holder(), Signal::KILL).unwrap();
     let done = running.finish();
     assert_eq!(done.code, 79, "{done:?}");
-    let why = "tenure: lease lost: the process that kept the lease was killed";
+    let why = "tenure: lease lost: the process that held the lease was killed";
     assert!(done.stderr.contains(why), "{done:?}");
     assert_eq!(next.finish().code, 0);
     assert_no_overlap(place);
@@ -74,16 +74,16 @@ fn the_minder_killed_all_is_gone_before_the_next_begins(place: &Place) {
 // B4
 fn both_killed_the_command_is_gone_before_the_next_begins(place: &Place) {
     let running = place.start_script(&["--ttl", ttl_of_the_dead(place)], "echo $$ > pid; exec sleep 600");
-    let (command, minder) = (place.pid("pid"), running.minder());
+    let (command, holder) = (place.pid("pid"), running.holder());
     let next = place.start_script(&[], NEXT);
     place.await_queue(1);
-    // Stopped, so that it does not see the minder die.
+    // Stopped, so that it does not see the holder die.
     running.signal(Signal::STOP);
     eventually("it is stopped", || state(running.pid()) == Some('T'));
-    kill_process(minder, Signal::KILL).unwrap();
+    kill_process(holder, Signal::KILL).unwrap();
     running.signal(Signal::KILL);
     assert_eq!(running.finish().code, -1);
-    eventually("the command dies with its minder", || !lives(command));
+    eventually("the command dies with its holder", || !lives(command));
     assert_eq!(next.finish().code, 0);
     assert_no_overlap(place);
 }
@@ -128,27 +128,27 @@ fn a_tree_stopped_past_its_lease_is_killed_when_it_goes_on(place: &Place) {
 }
 
 // B4
-fn a_minder_stopped_past_its_lease_all_is_gone_before_the_next_begins(place: &Place) {
+fn a_holder_stopped_past_its_lease_all_is_gone_before_the_next_begins(place: &Place) {
     let running = place.start_script(&["--ttl", "4s"], STUBBORN);
     place.pid("pid");
     let next = place.start_script(&[], NEXT);
-    kill_process(running.minder(), Signal::STOP).unwrap();
+    kill_process(running.holder(), Signal::STOP).unwrap();
     let done = running.finish();
     assert_eq!(done.code, 79, "{done:?}");
-    assert!(done.stderr.contains("tenure: lease lost: the process that keeps the lease hangs"), "{done:?}");
+    assert!(done.stderr.contains("tenure: lease lost: the process that holds the lease hangs"), "{done:?}");
     assert_eq!(next.finish().code, 0);
     assert_no_overlap(place);
 }
 
 // B4
-fn a_front_stopped_past_its_lease_changes_nothing(place: &Place) {
+fn a_wrapper_stopped_past_its_lease_changes_nothing(place: &Place) {
     let running =
         place.start_script(&["--ttl", "1s"], "echo $$ > pid; while ! [ -e go ]; do sleep .01; done");
     place.pid("pid");
     running.signal(Signal::STOP);
     eventually("it is stopped", || state(running.pid()) == Some('T'));
     std::thread::sleep(Duration::from_millis(1_500));
-    assert_eq!(place.end(&["run", "-n", "name", "true"]).code, 75, "the minder renews");
+    assert_eq!(place.end(&["run", "-n", "name", "true"]).code, 75, "the holder renews");
     std::fs::write(place.path("go"), "").unwrap();
     eventually("the command ends", || place.is_lifeless());
     running.signal(Signal::CONT);

@@ -7,7 +7,7 @@ use crate::support::{Place, Running, eventually, parent};
 
 on_both_stores!(
     each_reaches_a_group_of_its_own_once,
-    the_minder_passes_them_as_well,
+    the_holder_passes_them_as_well,
     each_reaches_the_command_on_a_terminal_once,
     what_tenure_was_started_to_ignore_is_not_passed,
 );
@@ -35,11 +35,11 @@ const NAMES: [(Signal, &str); 9] = [
     (Signal::WINCH, "WINCH"),
 ];
 
-fn front_of(command: Pid) -> Pid {
-    parent(minder_of(command)).unwrap()
+fn wrapper_of(command: Pid) -> Pid {
+    parent(holder_of(command)).unwrap()
 }
 
-fn minder_of(command: Pid) -> Pid {
+fn holder_of(command: Pid) -> Pid {
     parent(command).unwrap()
 }
 
@@ -60,12 +60,12 @@ fn assert_each_passes_once(place: &Place, running: Running, whom: fn(Pid) -> Pid
 
 // B4
 fn each_reaches_a_group_of_its_own_once(place: &Place) {
-    assert_each_passes_once(place, place.start(&["run", "name", "--", "perl", "-e", LISTEN]), front_of);
+    assert_each_passes_once(place, place.start(&["run", "name", "--", "perl", "-e", LISTEN]), wrapper_of);
 }
 
-/// The process that others are told when they ask who holds the name is the minder.
-fn the_minder_passes_them_as_well(place: &Place) {
-    assert_each_passes_once(place, place.start(&["run", "name", "--", "perl", "-e", LISTEN]), minder_of);
+/// The process that others are told when they ask who holds the name is the holder.
+fn the_holder_passes_them_as_well(place: &Place) {
+    assert_each_passes_once(place, place.start(&["run", "name", "--", "perl", "-e", LISTEN]), holder_of);
 }
 
 // B4
@@ -74,7 +74,7 @@ fn each_reaches_the_command_on_a_terminal_once(place: &Place) {
     let mut terminal = place.command("script");
     let run = format!("exec {} run name -- perl listen.pl", env!("CARGO_BIN_EXE_tenure"));
     terminal.args(["-q", "-e", "-c", &run, "/dev/null"]);
-    assert_each_passes_once(place, place.spawn(terminal), front_of);
+    assert_each_passes_once(place, place.spawn(terminal), wrapper_of);
 }
 
 /// As nohup(1) does. The command itself listens to them, so that it would hear of them.
@@ -88,7 +88,7 @@ fn what_tenure_was_started_to_ignore_is_not_passed(place: &Place) {
     place.pid("pid");
     for (signal, _) in NAMES {
         running.signal(signal);
-        kill_process(running.minder(), signal).unwrap();
+        kill_process(running.holder(), signal).unwrap();
     }
     running.signal(Signal::QUIT);
     assert_eq!(running.finish().code, 5);

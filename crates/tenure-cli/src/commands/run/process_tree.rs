@@ -1,13 +1,13 @@
-//! The command and all that came of it.
+//! The command and its descendants.
 //!
-//! Front and minder are subreapers: a process below them whose parent has ended becomes their child, and not that of init. So whatever
-//! the command started stays below them, in whatever process group or session, and *no child is left* means that nothing is.
+//! The wrapper and the holder are subreapers: an orphan below them becomes their child instead of init's. So everything that the command starts
+//! stays below them, in any process group or session, and *no child is left* means that no descendant is left.
 //!
-//! The front may have children that are none of the command's: whoever became `tenure` by exec had started them, as a shell does with
-//! `exec tenure … > >(logger)`. These *strangers*, and what comes of them, are left alone.
+//! The wrapper may have children that do not belong to the command, such as those of a shell that became `tenure` (`exec tenure … > >(logger)`).
+//! These *unrelated* processes and their descendants are never signalled.
 //!
-//! All but the command itself and its group is found in /proc alone, so that nothing is started without it. Those two are signalled by their
-//! number in any case: /proc may be taken away while the command runs.
+//! All processes except the command and its group are found only in /proc, so `tenure` starts nothing without it. The command and its group are
+//! signalled by number, because /proc may disappear while the command runs.
 
 use std::fs;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use rustix::process::{
     kill_process_group, wait, waitid, waitpid,
 };
 
-/// How often all that is left is looked at, or killed, again.
+/// How often the processes that are left are killed again.
 pub(crate) const SWEEP: Duration = Duration::from_millis(5);
 
-/// Whether there is a child that has ended; it is not reaped.
+/// To find out whether a child has ended, without reaping it.
 const LOOKING: WaitIdOptions =
     WaitIdOptions::EXITED.union(WaitIdOptions::NOHANG).union(WaitIdOptions::NOWAIT);
 
@@ -30,7 +30,7 @@ pub(crate) fn adopt_orphans() -> std::io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(getpid()))?)
 }
 
-/// Something that became of a child.
+/// A change of a child.
 pub(crate) enum Change {
     /// A child ended, was stopped, or goes on.
     Of(Pid, WaitStatus),
@@ -40,7 +40,7 @@ pub(crate) enum Change {
     NoChild,
 }
 
-/// The next thing that became of a child; those that ended are reaped.
+/// The next change of a child. A child that ended is reaped.
 pub(crate) fn next_change() -> Change {
     match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED) {
         Ok(Some((pid, status))) => Change::Of(pid, status),
@@ -53,21 +53,21 @@ pub(crate) fn next_change() -> Change {
 pub(crate) fn is_visible() -> bool {
     let this = getpid();
     let is_link = fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == this.to_string().as_str());
-    // The same number may be another's in another namespace; that of its parent as well is no accident.
+    // In another namespace the pid may belong to another process, but hardly with the same parent.
     let parent = Pid::as_raw(getppid());
     is_link && Process::read(&this.to_string()).is_some_and(|process| process.parent == parent)
 }
 
 /// A process whose number is known.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownProcess {
     pub(crate) pid: Pid,
     /// Its process group, when it leads one of its own.
     pub(crate) group: Option<Pid>,
 }
 
-impl Known {
-    /// Whether it is a child of this process that was not reaped: until then its number, and that of its group, are no other's.
+impl KnownProcess {
+    /// Whether it is a child of this process that was not reaped. Until then, no other process has its pid or process group.
     fn is_child(&self) -> bool {
         !matches!(waitid(WaitId::Pid(self.pid), LOOKING), Err(Errno::CHILD))
     }
@@ -78,10 +78,10 @@ impl Known {
     }
 }
 
-/// Asks `command`, its group and all below this process to end, but for `spared` itself. The stopped are continued, or they would not hear
-/// of it.
-pub(crate) fn ask_to_end(command: Known, spared: Option<Pid>, strangers: &[Pid]) {
-    let found = descendants(strangers);
+/// Sends TERM to `command`, its group and everything below this process, except `spared`. Stopped processes are continued, because they could not
+/// handle TERM.
+pub(crate) fn terminate(command: KnownProcess, spared: Option<Pid>, unrelated: &[Pid]) {
+    let found = descendants(unrelated);
     let is_child = command.is_child();
     for signal in [Signal::TERM, Signal::CONT] {
         // It may be gone, or belong to another user.
@@ -98,9 +98,9 @@ pub(crate) fn ask_to_end(command: Known, spared: Option<Pid>, strangers: &[Pid])
     }
 }
 
-/// Sends a signal to all below this process, but for those that have it already, which is asked by number and group.
-pub(crate) fn signal_others(signal: Signal, strangers: &[Pid], has_it: impl Fn(Pid, i32) -> bool) {
-    for process in descendants(strangers) {
+/// Sends a signal to everything below this process, except the processes that have it already (by pid and group).
+pub(crate) fn signal_others(signal: Signal, unrelated: &[Pid], has_it: impl Fn(Pid, i32) -> bool) {
+    for process in descendants(unrelated) {
         if !has_it(process.pid, process.group) {
             let _ = kill_process(process.pid, signal);
         }
@@ -112,10 +112,10 @@ pub(crate) fn below() -> Vec<Pid> {
     descendants(&[]).into_iter().filter(|process| !process.has_ended).map(|process| process.pid).collect()
 }
 
-/// Kills `known`, their groups and all below this process. A group is killed in one step, which a process that forks all the time
-/// can't outrun. To be repeated until there is no child, for what was started meanwhile.
-pub(crate) fn kill(known: &[Known], strangers: &[Pid]) {
-    let found = descendants(strangers);
+/// Kills `known`, their groups and everything below this process. A process that forks all the time can't escape from its group, which is killed in
+/// one step. Repeat it until there is no child, for processes that were started meanwhile.
+pub(crate) fn kill(known: &[KnownProcess], unrelated: &[Pid]) {
+    let found = descendants(unrelated);
     for known in known {
         let is_child = known.is_child();
         let is_in = |group: &Pid| found.iter().any(|process| process.group == group.as_raw_pid());
@@ -131,12 +131,12 @@ pub(crate) fn kill(known: &[Known], strangers: &[Pid]) {
     }
 }
 
-/// Reaps a child if it has ended, and no other; whether it is gone.
+/// Reaps this child if it has ended; whether it is gone.
 pub(crate) fn reap(child: Pid) -> bool {
     matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(Some(_)) | Err(Errno::CHILD))
 }
 
-/// The children of this process. Mostly there are none, which the kernel says at once.
+/// The children of this process. Usually there are none, which one system call tells.
 pub(crate) fn children() -> Vec<Pid> {
     if matches!(waitid(WaitId::All, LOOKING), Err(Errno::CHILD)) {
         return Vec::new();
@@ -146,17 +146,17 @@ pub(crate) fn children() -> Vec<Pid> {
     found.map(|process| process.pid).collect()
 }
 
-/// The children of this process but for one; `None` when that one has ended. It is asked last: when it lives then, none of its own children were
-/// among those found.
+/// The children of this process except `one`; `None` if `one` has ended. That is checked last: if `one` still lives, the list has none of its
+/// children.
 pub(crate) fn children_beside(one: Pid) -> Option<Vec<Pid>> {
     let mut others = children();
     others.retain(|pid| *pid != one);
     matches!(waitid(WaitId::Pid(one), LOOKING), Ok(None)).then_some(others)
 }
 
-/// Whether there is a process below this one besides `strangers`.
-pub(crate) fn has_any(strangers: &[Pid]) -> bool {
-    !descendants(strangers).is_empty()
+/// Whether there is a process below this one besides `unrelated`.
+pub(crate) fn has_any(unrelated: &[Pid]) -> bool {
+    !descendants(unrelated).is_empty()
 }
 
 /// Whether a process below this one is in the group, and has not ended.
@@ -171,13 +171,13 @@ struct Process {
     has_ended: bool,
 }
 
-/// All processes below this one, but for `strangers` and what is below them.
-fn descendants(strangers: &[Pid]) -> Vec<Process> {
+/// All processes below this one, except `unrelated` and their descendants.
+fn descendants(unrelated: &[Pid]) -> Vec<Process> {
     let mut others: Vec<Process> = fs::read_dir("/proc")
         .into_iter()
         .flatten()
         .filter_map(|entry| Process::read(entry.ok()?.file_name().to_str()?))
-        .filter(|process| !strangers.contains(&process.pid))
+        .filter(|process| !unrelated.contains(&process.pid))
         .collect();
     let mut found: Vec<Process> = Vec::new();
     let mut parent = getpid().as_raw_pid();

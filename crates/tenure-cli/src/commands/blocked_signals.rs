@@ -1,6 +1,6 @@
 //! The signals that end a program, for one that has something to undo first: they are blocked, and looked for.
 //!
-//! Blocked before the store is connected to, because a signal goes to any thread that takes it, and one that looks up a host's name would: every
+//! BlockedSignals before the store is connected to, because a signal goes to any thread that takes it, and one that looks up a host's name would: every
 //! thread that comes later has them blocked, too, and so has a process that is started.
 
 use std::io;
@@ -13,20 +13,20 @@ use crate::exit_code;
 use crate::output;
 use crate::sys::{self, Mask, SignalFd};
 
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const POLL: Duration = Duration::from_millis(10);
 
 /// The signals, but for those that the program was started to ignore. Dropped, they end the program again.
-pub(crate) struct Blocked {
+pub(crate) struct BlockedSignals {
     signals: SignalFd,
     before: Mask,
     came: Option<Signal>,
 }
 
-impl Blocked {
+impl BlockedSignals {
     fn new() -> io::Result<Self> {
-        let mask = Mask::of(sys::heeded_endings());
+        let mask = Mask::of(sys::termination_signals());
         let signals = SignalFd::new(&mask)?;
-        Ok(Blocked { signals, before: mask.block(), came: None })
+        Ok(BlockedSignals { signals, before: mask.block(), came: None })
     }
 
     pub(crate) fn has_come(&mut self) -> bool {
@@ -47,12 +47,12 @@ impl Blocked {
             if let Some(code) = self.code() {
                 return code;
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL).await;
         }
     }
 }
 
-impl Drop for Blocked {
+impl Drop for BlockedSignals {
     fn drop(&mut self) {
         self.before.set();
     }
@@ -64,11 +64,11 @@ impl Drop for Blocked {
 ///
 /// # Errors
 /// Those of the store.
-pub(crate) async fn undisturbed<T>(
+pub(crate) async fn uninterrupted<T>(
     domain: &Domain,
-    work: impl AsyncFnOnce(&mut Blocked) -> Result<T, Error>,
+    work: impl AsyncFnOnce(&mut BlockedSignals) -> Result<T, Error>,
 ) -> Result<Result<T, u8>, Error> {
-    let mut blocked = match Blocked::new() {
+    let mut blocked = match BlockedSignals::new() {
         Ok(blocked) => blocked,
         Err(error) => {
             output::refused_by_system(&error);

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use tenure::Holder;
 
-use super::row::{Holding, Row, Waiting};
-use super::state::{Answer, Look, State};
+use super::row::{Row, RowHolder, RowWaiter};
+use super::state::{Answer, Poll, State};
 use crate::text::escaped;
 
 /// 2026-11-15 13:34:40 UTC.
@@ -30,7 +30,7 @@ pub(super) fn holder() -> Holder {
 
 /// A name that is held for so many seconds, with so many left of ten.
 pub(super) fn row(name: &str, held: u64, left: u64, waits: &[u64]) -> Row {
-    let holding = Holding {
+    let holding = RowHolder {
         who: "ada@web1 pid 4711".to_owned(),
         label: "by hand".to_owned(),
         fence: 1_794_749_530_000_000 + held,
@@ -41,7 +41,7 @@ pub(super) fn row(name: &str, held: u64, left: u64, waits: &[u64]) -> Row {
         renewed: None,
         holder: holder(),
     };
-    let waiting = |(number, seconds): (u32, &u64)| Waiting {
+    let waiting = |(number, seconds): (u32, &u64)| RowWaiter {
         who: format!("bob@web2 pid {number}"),
         label: String::new(),
         waited: Duration::from_secs(*seconds),
@@ -59,7 +59,7 @@ pub(super) fn state(rows: Vec<Row>) -> State {
     let address = "redis://ada:***@db.example:6379/0".to_owned();
     let mut state = State::new(address, Duration::from_millis(250), now());
     let answer = Answer { statuses: Vec::new(), round_trip: Duration::from_micros(340) };
-    state.look(Look { at: now(), answer: Ok(answer) });
+    state.look(Poll { at: now(), answer: Ok(answer) });
     state.show(rows);
     state
 }

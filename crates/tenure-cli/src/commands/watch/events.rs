@@ -1,4 +1,4 @@
-//! What happened between two looks, told by what they show. Pure: the looks and the time between them in, events out.
+//! What happened between two polling, told by what they show. Pure: the looks and the time between them in, events out.
 //!
 //! A lease is known by its fence, which no other lease on the name has; locks of other libraries have none, so one that follows another is not told
 //! from it. A waiter is known by who it is and by having waited longer than before: one that waits for a shorter time than at
@@ -12,14 +12,14 @@ use std::time::{Duration, SystemTime};
 
 use tenure::Owner;
 
-use crate::seen::{Held, Seen, Waiting};
+use crate::name_status::{HolderStatus, NameStatus, WaiterStatus};
 
 /// What is there at one look, by name. A name that is not in it is free, and nobody waits for it.
-pub(crate) type Look = BTreeMap<String, Seen>;
+pub(crate) type Snapshot = BTreeMap<String, NameStatus>;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EventKind {
     /// It was held when the first look was made.
     Held,
     /// Someone began to wait.
@@ -39,7 +39,7 @@ pub(crate) enum Kind {
 /// Something that happened to a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
-    pub(crate) kind: Kind,
+    pub(crate) kind: EventKind,
     pub(crate) name: String,
     pub(crate) who: Owner,
     /// That of the lease; nobody who waits has one, nor does a lock of another library.
@@ -53,26 +53,31 @@ pub(crate) struct Event {
 }
 
 /// What is there at the first look.
-pub(crate) fn present(first: &Look) -> Vec<Event> {
-    differences(&Look::new(), first, Duration::ZERO)
+pub(crate) fn present(first: &Snapshot) -> Vec<Event> {
+    differences(&Snapshot::new(), first, Duration::ZERO)
         .into_iter()
         .map(|event| match event.kind {
-            Kind::Acquired => Event { kind: Kind::Held, ..event },
+            EventKind::Acquired => Event { kind: EventKind::Held, ..event },
             _ => event,
         })
         .collect()
 }
 
-/// What happened between two looks. Of a name that is not used any more, `after` says how its last lease was ended. `passed` is the longest time that may
+/// What happened between two polling. Of a name that is not used any more, `after` says how its last lease was ended. `passed` is the longest time that may
 /// be between what they show.
-pub(crate) fn differences(before: &Look, after: &Look, passed: Duration) -> Vec<Event> {
+pub(crate) fn differences(before: &Snapshot, after: &Snapshot, passed: Duration) -> Vec<Event> {
     let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
     names.sort_unstable();
     names.dedup();
     names.into_iter().flat_map(|name| of_name(name, before.get(name), after.get(name), passed)).collect()
 }
 
-fn of_name(name: &str, before: Option<&Seen>, after: Option<&Seen>, passed: Duration) -> Vec<Event> {
+fn of_name(
+    name: &str,
+    before: Option<&NameStatus>,
+    after: Option<&NameStatus>,
+    passed: Duration,
+) -> Vec<Event> {
     let event = |kind, who: &Owner| Event {
         kind,
         name: name.to_owned(),
@@ -82,18 +87,18 @@ fn of_name(name: &str, before: Option<&Seen>, after: Option<&Seen>, passed: Dura
         waited: None,
         left: None,
     };
-    let holder = |seen: Option<&Seen>| seen.and_then(|seen| seen.holder.clone());
+    let holder = |seen: Option<&NameStatus>| seen.and_then(|seen| seen.holder.clone());
     let (old, new) = (holder(before), holder(after));
     let is_same = matches!((&old, &new), (Some(old), Some(new)) if is_same_lease(old, new));
     let (old, new) = if is_same { (None, None) } else { (old, new) };
     let mut events = Vec::new();
 
     if let Some(old) = &old {
-        let is_broken = |seen: Option<&Seen>| seen.and_then(|seen| seen.broken) == Some(old.fence);
+        let is_broken = |seen: Option<&NameStatus>| seen.and_then(|seen| seen.broken) == Some(old.fence);
         let kind = match old.left {
-            _ if is_broken(after) && !is_broken(before) => Kind::Broken,
-            Some(left) if left < passed => Kind::Expired,
-            _ => Kind::Released,
+            _ if is_broken(after) && !is_broken(before) => EventKind::Broken,
+            Some(left) if left < passed => EventKind::Expired,
+            _ => EventKind::Released,
         };
         let held = held_to_the_end(old, new.as_ref().and_then(|new| new.since), kind, passed);
         events.push(Event { fence: old.own_fence(), held, ..event(kind, &old.owner) });
@@ -102,7 +107,7 @@ fn of_name(name: &str, before: Option<&Seen>, after: Option<&Seen>, passed: Dura
     let mut gone: Vec<_> = before.iter().flat_map(|seen| &seen.waiters).collect();
     let mut come = Vec::new();
     for waiting in after.iter().flat_map(|seen| &seen.waiters) {
-        let is_it = |known: &&Waiting| known.owner == waiting.owner && known.waited <= waiting.waited;
+        let is_it = |known: &&WaiterStatus| known.owner == waiting.owner && known.waited <= waiting.waited;
         match gone.iter().position(is_it) {
             Some(index) => drop(gone.remove(index)),
             None => come.push(waiting),
@@ -116,26 +121,31 @@ fn of_name(name: &str, before: Option<&Seen>, after: Option<&Seen>, passed: Dura
             known + passed.saturating_sub(new.held.unwrap_or_default())
         });
         let (fence, held, left) = (new.own_fence(), new.held, new.left);
-        events.push(Event { fence, held, waited, left, ..event(Kind::Acquired, &new.owner) });
+        events.push(Event { fence, held, waited, left, ..event(EventKind::Acquired, &new.owner) });
     }
     let of_waiter =
-        |kind, waiting: &Waiting| Event { waited: Some(waiting.waited), ..event(kind, &waiting.owner) };
-    events.extend(come.into_iter().map(|waiting| of_waiter(Kind::Queued, waiting)));
-    events.extend(gone.into_iter().map(|waiting| of_waiter(Kind::Left, waiting)));
+        |kind, waiting: &WaiterStatus| Event { waited: Some(waiting.waited), ..event(kind, &waiting.owner) };
+    events.extend(come.into_iter().map(|waiting| of_waiter(EventKind::Queued, waiting)));
+    events.extend(gone.into_iter().map(|waiting| of_waiter(EventKind::Left, waiting)));
     events
 }
 
-fn is_same_lease(old: &Held, new: &Held) -> bool {
+fn is_same_lease(old: &HolderStatus, new: &HolderStatus) -> bool {
     let is_foreign = old.owner.is_foreign();
     old.owner == new.owner && (is_foreign || old.fence == new.fence)
 }
 
-/// For how long a lease was held that ended between two looks: to its end, to the next one's beginning, or at most to the second look.
-fn held_to_the_end(old: &Held, next: Option<SystemTime>, kind: Kind, passed: Duration) -> Option<Duration> {
+/// For how long a lease was held that ended between two polling: to its end, to the next one's beginning, or at most to the second look.
+fn held_to_the_end(
+    old: &HolderStatus,
+    next: Option<SystemTime>,
+    kind: EventKind,
+    passed: Duration,
+) -> Option<Duration> {
     let (known, since) = (old.held?, old.since?);
     let longest = known + passed;
     Some(match (kind, next.and_then(|next| next.duration_since(since).ok())) {
-        (Kind::Expired, _) => known + old.left.unwrap_or_default(),
+        (EventKind::Expired, _) => known + old.left.unwrap_or_default(),
         (_, Some(until_next)) => until_next.clamp(known, longest),
         (_, None) => longest,
     })

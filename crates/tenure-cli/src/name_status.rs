@@ -11,18 +11,18 @@ use crate::glob::Glob;
 
 /// One name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct NameStatus {
     pub(crate) name: String,
-    pub(crate) holder: Option<Held>,
+    pub(crate) holder: Option<HolderStatus>,
     /// First come first.
-    pub(crate) waiters: Vec<Waiting>,
+    pub(crate) waiters: Vec<WaiterStatus>,
     /// The fence of the lease that was last ended by force; forgotten after a minute.
     pub(crate) broken: Option<u64>,
 }
 
 /// Who holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct HolderStatus {
     pub(crate) owner: Owner,
     /// What `tenure break` compares. A lock of another library has none of its own: this one is older.
     pub(crate) fence: u64,
@@ -36,15 +36,15 @@ pub(crate) struct Held {
 
 /// Who waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Waiting {
+pub(crate) struct WaiterStatus {
     pub(crate) owner: Owner,
     pub(crate) waited: Duration,
 }
 
-impl Seen {
+impl NameStatus {
     /// A name that nobody holds or waits for.
     pub(crate) fn free(name: &str) -> Self {
-        Seen { name: name.to_owned(), holder: None, waiters: Vec::new(), broken: None }
+        NameStatus { name: name.to_owned(), holder: None, waiters: Vec::new(), broken: None }
     }
 
     /// Whether there is anything to show.
@@ -53,18 +53,18 @@ impl Seen {
     }
 }
 
-impl Held {
+impl HolderStatus {
     /// The fence of this very lease; a lock of another library has none.
     pub(crate) fn own_fence(&self) -> Option<u64> {
         Some(self.fence).filter(|_| !self.owner.is_foreign())
     }
 }
 
-impl From<Status> for Seen {
+impl From<Status> for NameStatus {
     fn from(status: Status) -> Self {
         let held = |holder: tenure::Holder| {
             let since = Some(holder.since).filter(|_| !holder.owner.is_foreign());
-            Held {
+            HolderStatus {
                 fence: holder.fence.get(),
                 since,
                 held: since.map(|since| SystemTime::now().duration_since(since).unwrap_or_default()),
@@ -72,8 +72,8 @@ impl From<Status> for Seen {
                 owner: holder.owner,
             }
         };
-        let waiting = |waiter: tenure::Waiter| Waiting { owner: waiter.owner, waited: waiter.waited };
-        Seen {
+        let waiting = |waiter: tenure::Waiter| WaiterStatus { owner: waiter.owner, waited: waiter.waited };
+        NameStatus {
             name: status.name,
             holder: status.holder.map(held),
             waiters: status.waiters.into_iter().map(waiting).collect(),
@@ -82,18 +82,18 @@ impl From<Status> for Seen {
     }
 }
 
-/// Looks at one name.
-pub(crate) async fn one(domain: &Domain, name: &str) -> Result<Seen, Error> {
-    domain.inspect(name).await.map(Seen::from)
+/// Polling at one name.
+pub(crate) async fn inspect(domain: &Domain, name: &str) -> Result<NameStatus, Error> {
+    domain.inspect(name).await.map(NameStatus::from)
 }
 
-/// Looks at the names that are held or waited for, and match; in order.
-pub(crate) async fn all(domain: &Domain, glob: &Glob) -> Result<Vec<Seen>, Error> {
-    Ok(statuses(domain, glob).await?.into_iter().map(Seen::from).collect())
+/// Polling at the names that are held or waited for, and match; in order.
+pub(crate) async fn list(domain: &Domain, glob: &Glob) -> Result<Vec<NameStatus>, Error> {
+    Ok(list_statuses(domain, glob).await?.into_iter().map(NameStatus::from).collect())
 }
 
 /// The same, as the library has it. Where one name is meant, no other is looked for.
-pub(crate) async fn statuses(domain: &Domain, glob: &Glob) -> Result<Vec<Status>, Error> {
+pub(crate) async fn list_statuses(domain: &Domain, glob: &Glob) -> Result<Vec<Status>, Error> {
     if let Some(name) = glob.exact() {
         let status = domain.inspect(name).await?;
         let is_used = status.is_held() || !status.waiters.is_empty();

@@ -1,80 +1,80 @@
-//! What front and minder both know. It lies in memory that they share, so that it is never out of date: messages would be, for a front
-//! that was stopped and goes on, and those of a minder that was killed never come.
+//! State in memory that the wrapper and the holder share. Messages would not do: a wrapper that was stopped reads them late, and a holder that
+//! was killed sends none.
 //!
-//! The front watches over the same lease as the minder, for that may be stopped or hang. It is later than the minder by a quarter of the
-//! time between TERM and the deadline, and half of that between KILL and the deadline, so that it acts only then.
+//! The wrapper watches the same lease as the holder, which may be stopped or hang. It acts later than the holder, by a quarter of the time between
+//! TERM and the deadline and by half of the time between KILL and the deadline. So it acts only if the holder did not.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use rustix::process::Pid;
 
-use super::child::End;
+use super::child::CommandEnd;
 use super::deadline::{Moment, Plan};
-use super::report::Kind;
+use super::report::RunOutcome;
 
-/// When the front does what the minder has not done.
+/// When the wrapper acts in place of the holder, and what is known of the run.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct SharedState {
     term_at: AtomicU64,
     kill_at: AtomicU64,
-    asks: AtomicBool,
+    sends_term: AtomicBool,
     is_stopping: AtomicBool,
-    is_told: AtomicBool,
-    pub(crate) facts: Facts,
+    has_message: AtomicBool,
+    pub(crate) facts: SharedFacts,
 }
 
-impl Watch {
-    /// Nothing is to be stopped.
+impl SharedState {
+    /// With no command to stop.
     pub(crate) const fn new() -> Self {
-        Watch {
+        SharedState {
             term_at: AtomicU64::new(Moment::FAR.micros()),
             kill_at: AtomicU64::new(Moment::FAR.micros()),
-            asks: AtomicBool::new(true),
+            sends_term: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),
-            is_told: AtomicBool::new(false),
-            facts: Facts::new(),
+            has_message: AtomicBool::new(false),
+            facts: SharedFacts::new(),
         }
     }
 
-    /// The minder has a new plan.
-    pub(crate) fn follow(&self, plan: &Plan) {
-        self.asks.store(plan.asks(), SeqCst);
-        self.kill_at.store(plan.late_at().micros(), SeqCst);
-        self.term_at.store(plan.late_term_at().micros(), SeqCst);
+    /// The holder has a new plan.
+    pub(crate) fn set_plan(&self, plan: &Plan) {
+        self.sends_term.store(plan.sends_term(), SeqCst);
+        self.kill_at.store(plan.wrapper_kill_at().micros(), SeqCst);
+        self.term_at.store(plan.wrapper_term_at().micros(), SeqCst);
     }
 
-    /// Nothing runs any more that would have to be stopped.
-    pub(crate) fn rest(&self) {
+    /// No command is left to stop.
+    pub(crate) fn disarm(&self) {
         self.kill_at.store(Moment::FAR.micros(), SeqCst);
         self.term_at.store(Moment::FAR.micros(), SeqCst);
     }
 
-    /// Someone began to stop the command, because its lease is lost; false when someone had before.
+    /// One process begins to stop the command, because its lease is lost; false if the other had begun before.
     pub(crate) fn begin_stopping(&self) -> bool {
         !self.is_stopping.swap(true, SeqCst)
     }
 
-    /// Whether someone began to stop the command, because its lease is lost.
+    /// Whether a process began to stop the command, because its lease is lost.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(SeqCst)
     }
 
-    /// Someone is to tell why the command is stopped; false when someone has told before.
-    pub(crate) fn begin_telling(&self) -> bool {
-        !self.is_told.swap(true, SeqCst)
+    /// One process is about to say why the command is stopped; false if the other has said it.
+    pub(crate) fn begin_message(&self) -> bool {
+        !self.has_message.swap(true, SeqCst)
     }
 
-    /// Whether the command is asked to end before it is killed.
-    pub(crate) fn asks(&self) -> bool {
-        self.asks.load(SeqCst)
+    /// Whether the command gets TERM before KILL.
+    pub(crate) fn sends_term(&self) -> bool {
+        self.sends_term.load(SeqCst)
     }
 
-    /// When the front begins to stop the command.
+    /// When the wrapper begins to stop the command.
     pub(crate) fn term_at(&self) -> Moment {
         Moment::of(self.term_at.load(SeqCst))
     }
 
-    /// When the front kills all there is.
+    /// When the wrapper kills everything.
     pub(crate) fn kill_at(&self) -> Moment {
         Moment::of(self.kill_at.load(SeqCst))
     }
@@ -85,9 +85,9 @@ const NOBODY: i32 = 0;
 /// Not known yet.
 const UNKNOWN: u32 = 0;
 
-/// What happened so far.
+/// What has happened so far.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct SharedFacts {
     granted_at: AtomicU64,
     fence: AtomicU64,
     was_degraded: AtomicBool,
@@ -95,15 +95,15 @@ pub(crate) struct Facts {
     started_at: AtomicU64,
     command: AtomicI32,
     end: AtomicU32,
-    verdict: AtomicU32,
+    result: AtomicU32,
     is_reported: AtomicBool,
 }
 
-impl Facts {
-    /// Nothing did.
+impl SharedFacts {
+    /// Nothing has happened.
     pub(crate) const fn new() -> Self {
         let never = Moment::FAR.micros();
-        Facts {
+        SharedFacts {
             granted_at: AtomicU64::new(never),
             fence: AtomicU64::new(0),
             was_degraded: AtomicBool::new(false),
@@ -111,18 +111,18 @@ impl Facts {
             started_at: AtomicU64::new(never),
             command: AtomicI32::new(NOBODY),
             end: AtomicU32::new(UNKNOWN),
-            verdict: AtomicU32::new(UNKNOWN),
+            result: AtomicU32::new(UNKNOWN),
             is_reported: AtomicBool::new(false),
         }
     }
 
-    /// The minder has the lease. Nothing was started before that.
+    /// The holder has the lease.
     pub(crate) fn granted(&self, at: Moment, fence: u64) {
         self.fence.store(fence, SeqCst);
         self.granted_at.store(at.micros(), SeqCst);
     }
 
-    /// When there began to be a lease, and its fence.
+    /// When the lease was granted, and its fence.
     pub(crate) fn grant(&self) -> Option<(Moment, u64)> {
         known(&self.granted_at).map(|at| (at, self.fence.load(SeqCst)))
     }
@@ -132,17 +132,17 @@ impl Facts {
         self.was_degraded.store(true, SeqCst);
     }
 
-    /// Whether it did so at any time.
+    /// Whether it excluded this machine only at any time.
     pub(crate) fn was_degraded(&self) -> bool {
         self.was_degraded.load(SeqCst)
     }
 
-    /// The name was given back, or is lost; what counts is the first time.
+    /// The name was given back or is lost. The first call counts.
     pub(crate) fn over(&self, at: Moment) {
         let _ = self.over_at.compare_exchange(Moment::FAR.micros(), at.micros(), SeqCst, SeqCst);
     }
 
-    /// When the lease was over.
+    /// When the lease ended.
     pub(crate) fn over_at(&self) -> Option<Moment> {
         known(&self.over_at)
     }
@@ -159,27 +159,27 @@ impl Facts {
     }
 
     /// The command itself ended.
-    pub(crate) fn ended(&self, end: End) {
+    pub(crate) fn ended(&self, end: CommandEnd) {
         self.end.store(end.encode(), SeqCst);
     }
 
-    /// How the command itself ended, if that was seen.
-    pub(crate) fn end(&self) -> Option<End> {
-        End::decode(self.end.load(SeqCst))
+    /// How the command itself ended, if a process saw it.
+    pub(crate) fn end(&self) -> Option<CommandEnd> {
+        CommandEnd::decode(self.end.load(SeqCst))
     }
 
-    /// How it all ends, but for giving back.
-    pub(crate) fn conclude(&self, kind: Kind, code: u8) {
-        self.verdict.store(kind.number() << 8 | u32::from(code), SeqCst);
+    /// The result, before the name is given back.
+    pub(crate) fn conclude(&self, outcome: RunOutcome, code: u8) {
+        self.result.store(outcome.number() << 8 | u32::from(code), SeqCst);
     }
 
-    /// How it all ends, when that is known.
-    pub(crate) fn verdict(&self) -> Option<(Kind, u8)> {
-        let verdict = self.verdict.load(SeqCst);
-        Some((Kind::of(verdict >> 8)?, verdict.to_le_bytes()[0]))
+    /// The result, if it is known.
+    pub(crate) fn result(&self) -> Option<(RunOutcome, u8)> {
+        let result = self.result.load(SeqCst);
+        Some((RunOutcome::of(result >> 8)?, result.to_le_bytes()[0]))
     }
 
-    /// Someone is to write the report; false when someone has before.
+    /// One process is about to write the report; false if the other has written it.
     pub(crate) fn begin_reporting(&self) -> bool {
         !self.is_reported.swap(true, SeqCst)
     }
@@ -194,21 +194,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_found() {
-        let facts = Facts::new();
+    fn facts_are_read_as_they_were_written() {
+        let facts = SharedFacts::new();
         assert!(facts.grant().is_none() && facts.command().is_none() && facts.end().is_none());
-        assert!(facts.verdict().is_none() && facts.over_at().is_none());
+        assert!(facts.result().is_none() && facts.over_at().is_none());
         let (now, pid) = (Moment::now(), Pid::from_raw(7).unwrap());
         facts.granted(now, 12);
         facts.started(now, pid);
         assert_eq!((facts.grant(), facts.command()), (Some((now, 12)), Some((pid, now))));
-        for end in [End::Exited(0), End::Exited(255), End::Killed(9)] {
+        for end in [CommandEnd::Exited(0), CommandEnd::Exited(255), CommandEnd::Killed(9)] {
             facts.ended(end);
             assert_eq!(facts.end(), Some(end));
         }
-        for (kind, code) in [(Kind::Exited, 0), (Kind::MaxHold, 124), (Kind::NotStarted, 255)] {
-            facts.conclude(kind, code);
-            assert_eq!(facts.verdict(), Some((kind, code)));
+        for (outcome, code) in
+            [(RunOutcome::Exited, 0), (RunOutcome::MaxHold, 124), (RunOutcome::NotStarted, 255)]
+        {
+            facts.conclude(outcome, code);
+            assert_eq!(facts.result(), Some((outcome, code)));
         }
         facts.over(now);
         facts.over(now.after(std::time::Duration::from_secs(1)));
