@@ -1,4 +1,4 @@
-//! Where names live, and who said so: a URL that is wrong may come from a profile that nobody thinks of.
+//! Where names live, and where the URL came from: a wrong URL may come from a profile that nobody thinks of.
 
 mod above;
 mod file;
@@ -20,28 +20,27 @@ use crate::text::escaped;
 
 pub(crate) use self::file::SYSTEM;
 
-/// The variables that are used without `--url` and `--url-file`.
+/// The variables that count without `--url` and `--url-file`.
 pub(crate) const VARIABLE: &str = "TENURE_URL";
 pub(crate) const FILE_VARIABLE: &str = "TENURE_URL_FILE";
-/// The variable that says that a `tenure run` above had a URL and did not hand it down. Without this, a `tenure` in the command would use the
-/// default, where the same names exclude nobody.
+/// Says that a `tenure run` above had a URL and did not pass it on. Without this, a `tenure` in the command would use the default domain, where the
+/// same names exclude nobody.
 pub(crate) const WITHHELD: &str = "TENURE_URL_WITHHELD";
-/// The variable in which a `tenure run` hands down the path of the file that it found. It is not [`FILE_VARIABLE`]: a command that sets a URL for
-/// itself would then have two.
+/// The path of the file that a `tenure run` above found. It is not [`FILE_VARIABLE`]: a command that sets a URL for itself would then have two.
 pub(crate) const FOUND: &str = "TENURE_URL_FOUND";
-/// The variable that does what `--shared-only` does.
+/// The same as `--shared-only`.
 const SHARED_ONLY: &str = "TENURE_SHARED_ONLY";
-/// Where names live when nothing is said.
+/// The URL if none is given.
 const DEFAULT: &str = "file:";
 
 const NOT_UTF8: &str = "URL is not UTF-8; escape other bytes as %XX";
 
-/// Where `file:` is for a user: each has a directory of their own.
+/// The directory of `file:` for a user.
 fn default_directory(user: u32) -> String {
     format!("/run/lock/tenure-{user}")
 }
 
-/// Who said where names live.
+/// Where a URL came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// `--url`.
@@ -54,40 +53,40 @@ pub(crate) enum Source {
     VariableFile(PathBuf),
     /// A file of the user or of the machine, found by this process or by a `tenure run` above.
     Found(PathBuf),
-    /// Nobody.
+    /// No URL was given.
     Default,
 }
 
-/// Where names live.
+/// A URL, and where it came from.
 #[derive(Debug)]
 pub(crate) struct Located {
     pub(crate) url: DomainUrl,
     /// The URL as it was written, with its password.
     pub(crate) text: String,
     pub(crate) source: Source,
-    /// The files that were looked for before, and are not there.
+    /// The files that come first and do not exist.
     absent: Vec<PathBuf>,
 }
 
-/// A URL that can't be used: what to say, and the exit code.
+/// A URL that can't be used: the message and the exit code.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) message: String,
     pub(crate) code: u8,
 }
 
-/// The domain that was asked for; it connects when it is used.
+/// The domain of the options. It connects when it is used.
 pub(crate) fn domain(asked: &args::Domain) -> Result<(Domain, Source), Refused> {
     let Located { url, source, .. } = locate(asked)?;
     let of_error = |error: Error| source.refused(&error, exit_code::of_error(&error));
     Ok((Domain::lazy(url.clone()).map_err(of_error)?, source.clone()))
 }
 
-/// The domain that was asked for, for a command that acquires nothing. It does not make the directory that the URL names: one that is not there holds
+/// The domain of the options, for a command that acquires nothing. It does not create the directory that the URL names: a missing directory holds
 /// nothing, and its name may be mistyped.
 ///
 /// # Errors
-/// The directory that is not there.
+/// The missing directory.
 pub(crate) fn existing_domain(asked: &args::Domain) -> Result<Result<(Domain, Source), PathBuf>, Refused> {
     let url = &locate(asked)?.url;
     let own = url.directory().filter(|directory| is_absent(directory)).map(Path::to_owned);
@@ -97,10 +96,10 @@ pub(crate) fn existing_domain(asked: &args::Domain) -> Result<Result<(Domain, So
     }
 }
 
-/// The same for a command that only polling: of a layered domain whose inner directory is not there, the outer store knows all.
+/// The same for a command that only reads. If the inner directory of a layered domain is missing, it is the outer store alone.
 ///
 /// # Errors
-/// The directory that is not there.
+/// The missing directory.
 pub(crate) fn domain_read_only(asked: &args::Domain) -> Result<Result<(Domain, Source), PathBuf>, Refused> {
     let Located { url, source, .. } = locate(asked)?;
     match url.layers() {
@@ -112,7 +111,7 @@ pub(crate) fn domain_read_only(asked: &args::Domain) -> Result<Result<(Domain, S
     }
 }
 
-/// The inner directory of a layered domain, if it is not there.
+/// The inner directory of a layered domain, if it is missing.
 pub(crate) fn absent_inner(asked: &args::Domain) -> Option<PathBuf> {
     absent_inner_of(&locate(asked).ok()?.url)
 }
@@ -122,20 +121,20 @@ fn absent_inner_of(url: &DomainUrl) -> Option<PathBuf> {
     inner.directory().filter(|directory| is_absent(directory)).map(Path::to_owned)
 }
 
-/// A domain that is looked at again and again. Of a layered one whose inner directory is not there, that is the outer store, until the directory is
-/// there: what is held on this machine alone is known only in it.
+/// A domain that a command reads again and again. If the inner directory of a layered domain is missing, it is the outer store, until the directory
+/// exists: only that one knows names that are held on this machine alone.
 #[derive(Clone, Debug)]
 pub(crate) struct ObservedDomain(Arc<Mutex<Observed>>);
 
 #[derive(Debug)]
 struct Observed {
     domain: Domain,
-    /// The whole of a layered one, of which `domain` may be the outer store alone.
+    /// The URL of a layered domain, while `domain` may be its outer store alone.
     whole: Option<DomainUrl>,
 }
 
 impl ObservedDomain {
-    /// `domain` is what [`domain_read_only`] found.
+    /// `domain` is that of [`domain_read_only`].
     pub(crate) fn new(asked: &args::Domain, domain: Domain) -> Self {
         let url = locate(asked).ok().map(|located| located.url.clone());
         let whole = url.filter(|url| url.layers().is_some());
@@ -159,7 +158,7 @@ fn is_absent(directory: &Path) -> bool {
     directory.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
-/// Whether a `tenure run` above had a URL and did not hand it down, and nothing else is said. Files do not count: what they say may be another
+/// Whether a `tenure run` above had a URL and did not pass it on, and there is no option and no variable. Files do not count: they may name another
 /// domain than the one above.
 pub(crate) fn is_withheld(asked: &args::Domain) -> bool {
     let is_said = asked.url.is_some() || asked.url_file.is_some();
@@ -168,7 +167,7 @@ pub(crate) fn is_withheld(asked: &args::Domain) -> bool {
     is_withheld && !is_said && !is_set(VARIABLE) && !is_set(FILE_VARIABLE)
 }
 
-/// Where names live. It is found out once, and what is wrong with it is said once: a file may be a pipe, or change.
+/// The URL, and where it came from. It is read once, with one warning at most: a file may be a pipe, or change.
 pub(crate) fn locate(asked: &args::Domain) -> Result<&Located, Refused> {
     if let Some(located) = asked.located.get() {
         return Ok(located);
@@ -203,12 +202,12 @@ fn find(asked: &args::Domain) -> Result<Located, Refused> {
         }
         (Some(url), None) => Located::parse(text_of(&url, &Source::Variable)?, Source::Variable),
         (None, Some(path)) => {
-            // It is handed down to commands, which may run in another directory.
+            // Commands inherit it, and may run in another directory.
             let path = std::path::absolute(&path).unwrap_or_else(|_| path.into());
             Located::read(Source::VariableFile(path))
         }
         (None, None) if is_withheld(asked) => {
-            let why = "domain is not known: this runs under `tenure run`, which hands no URL down; \
+            let why = "domain is not known: this runs under `tenure run`, which passes no URL on; \
                        use --url or --url-file, set TENURE_URL, or write `tenure run --pass-url` there";
             Err(Refused::usage(why.to_owned()))
         }
@@ -219,7 +218,7 @@ fn find(asked: &args::Domain) -> Result<Located, Refused> {
     }
 }
 
-/// What the first file says that is there; else the default.
+/// The URL in the first file that exists; else the default.
 fn look_for_files() -> Result<Located, Refused> {
     let places = file::Places::of_this();
     let (mut found, mut absent) = (None, Vec::new());
@@ -251,7 +250,7 @@ fn look_for_files() -> Result<Located, Refused> {
     Ok(located)
 }
 
-/// That a file can't be looked for, because this user may not search a directory above it.
+/// The error for a file below a directory that this user may not search.
 fn unsearchable(path: &Path, directory: &Path) -> Refused {
     let named = named_by(path).filter(|(_, value)| value.starts_with(directory));
     let directory = escaped(&directory.to_string_lossy());
@@ -268,13 +267,13 @@ fn unsearchable(path: &Path, directory: &Path) -> Refused {
     ))
 }
 
-/// The variable that says that a file is looked for here, and its value.
+/// The variable that names the directory of this file, and its value.
 fn named_by(path: &Path) -> Option<(&'static str, PathBuf)> {
     let value = |name| Some((name, env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute())?));
     ["XDG_CONFIG_HOME", "HOME"].into_iter().filter_map(value).find(|(_, dir)| path.starts_with(dir))
 }
 
-/// How to have files looked for in another place than this variable says.
+/// How to make `tenure` look in another directory than this variable names.
 fn other_place(variable: &str) -> &'static str {
     match variable {
         "HOME" => "set HOME to the directory of this user (sudo -H)",
@@ -282,7 +281,7 @@ fn other_place(variable: &str) -> &'static str {
     }
 }
 
-/// An empty value is most likely that of a variable which is not there, and its author means no default.
+/// Refuses an empty value. Most likely a variable is missing, and its author does not mean the default.
 fn not_empty<'a>(name: &str, value: &'a OsStr, otherwise: &str) -> Result<&'a OsStr, Refused> {
     if value.as_encoded_bytes().trim_ascii().is_empty() {
         return Err(Refused::usage(format!(
@@ -311,12 +310,12 @@ impl Located {
         Ok(Located { url, text, source, absent: Vec::new() })
     }
 
-    /// What is in the file of this source.
+    /// Reads the file of this source.
     fn read(source: Source) -> Result<Self, Refused> {
         let path = source.file().expect("a source with a file");
         let may_be_pipe = matches!(source, Source::OptionFile(_));
         let shown = escaped(&path.to_string_lossy());
-        // A file that was named is what its user wants. One that was found must not be a stranger's, who could have put it there.
+        // A user who names a file wants that file. A file that `tenure` found must not be another user's, who could have put it there.
         let is_found = matches!(source, Source::Found(_));
         let warn_or_refuse = |what: String, fix: String, otherwise: &str| match is_found {
             true => Err(Refused::usage(format!("{what}; {fix}{otherwise}"))),
@@ -360,7 +359,7 @@ impl Located {
         Ok(located)
     }
 
-    /// Warns of the user's other file, which this user's jobs use that have another environment.
+    /// Warns of the user's other file, which jobs with another environment use.
     fn warn_of_other(&self, other: &Path) {
         let is_same = |path| file::is_same(path, other);
         if matches!(file::is_there(other), Ok(false)) || self.source.file().is_some_and(is_same) {
@@ -376,7 +375,7 @@ impl Located {
         ));
     }
 
-    /// Which files were looked for, and are not there.
+    /// Which files come first and do not exist.
     pub(crate) fn absence(&self) -> Option<String> {
         let absent: Vec<_> = self.absent.iter().map(|path| escaped(&path.to_string_lossy())).collect();
         let are = if absent.len() == 1 { "is" } else { "are" };
@@ -387,13 +386,13 @@ impl Located {
         self.url.to_string().contains("***")
     }
 
-    /// Whether names are on this machine, where no other one sees them.
+    /// Whether names live on this machine only.
     pub(crate) fn is_of_this_machine(&self) -> bool {
         self.url.to_string().starts_with("file:")
     }
 }
 
-/// Without a password, and with where it came from.
+/// The URL without its password, and where it came from.
 impl fmt::Display for Located {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url = self.url.to_string();
@@ -437,14 +436,13 @@ impl Refused {
     }
 }
 
-/// Whether what is wrong is no URL but another word of the command line. All else that is wrong, and that only the store can know, is its URL.
+/// Whether an error is about the name, label, ttl or ticket on the command line. All other wrong input that only a store can detect is its URL.
 fn is_of_other_words(error: &Error) -> bool {
-    let message = error.to_string();
-    ["lock name ", "label ", "ttl of ", "ticket "].iter().any(|word| message.starts_with(word))
+    ["lock name ", "label ", "ttl of ", "ticket "].iter().any(|word| error.what().starts_with(word))
 }
 
 impl Source {
-    /// What to say of an error, with who is to blame when it is the URL.
+    /// The message for an error. If the URL is wrong, it begins with where the URL came from.
     pub(crate) fn blamed(&self, error: &Error) -> String {
         let is_of_url = match error.kind() {
             ErrorKind::Unsupported => true,
@@ -475,7 +473,7 @@ impl Source {
     }
 }
 
-/// As one writes it.
+/// As the user wrote it.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.file().map(Path::to_string_lossy).unwrap_or_default();
@@ -496,7 +494,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_url_is_not_blamed_for_other_words() {
+    async fn a_url_is_blamed_only_for_its_own_errors() {
         let domain = Domain::open("memory:").await.unwrap();
         let long = "x".repeat(5_000);
         let short = std::time::Duration::from_millis(1);

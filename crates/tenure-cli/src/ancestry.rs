@@ -1,8 +1,8 @@
 //! The processes above this one, as /proc shows them to this user.
 //!
-//! A `tenure run` is two processes with one command line: the wrapper, and below it the holder, whose children are the command. A holder outlives a wrapper
-//! that was killed. What the holder handed
-//! to its command may be gone from the environment of this process (`env -i`, sudo), but not from those in between.
+//! A `tenure run` is two processes with one command line: the wrapper, and below it the holder, whose child is the command. A holder outlives a
+//! wrapper that was killed. The variables that the holder gave its command may be gone from this process (`env -i`, sudo), but not from the
+//! processes in between.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// No tree of processes is this deep; the numbers of processes that end meanwhile may be used again.
+/// No process tree is this deep. A limit is needed because pids may be reused meanwhile.
 const MOST: usize = 1_000;
 
 /// This process, or one above it.
@@ -22,18 +22,18 @@ pub(crate) struct Process {
     /// The command line, each word with a NUL after it.
     pub(crate) line: Vec<u8>,
     environment: Option<Vec<u8>>,
-    /// Whether it is the holder of a `tenure run`.
+    /// Whether it is the holder process of a `tenure run`.
     pub(crate) is_holder: bool,
     name: Vec<u8>,
 }
 
 impl Process {
-    /// The variables that it was started with; `None` if another user's process does not show them.
+    /// The variables that it was started with; `None` if the process of another user does not show them.
     pub(crate) fn environment(&self) -> Option<Environment<'_>> {
         self.environment.as_deref().map(Environment)
     }
 
-    /// The command line begins with the program, also if it was started by way of the dynamic loader (`ld.so [OPTION]... PROGRAM`).
+    /// Removes the dynamic loader from the command line (`ld.so [OPTION]... PROGRAM`).
     fn without_loader(mut self) -> Self {
         if !self.name.starts_with(b"ld-") && !self.name.starts_with(b"ld.so") {
             return self;
@@ -92,8 +92,7 @@ pub(crate) fn upwards() -> Vec<Process> {
     all
 }
 
-/// A holder has its wrapper above it, which has the same command line; a wrapper that was killed is not there. A wrapper has its holder below it, and holds
-/// nothing.
+/// A holder has its wrapper above it, with the same command line, unless the wrapper was killed. A wrapper has its holder below it.
 fn mark_holders(all: &mut [Process]) {
     let runs: Vec<bool> = all.iter().map(is_run).collect();
     let is_pair = |below: usize| {
@@ -106,7 +105,7 @@ fn mark_holders(all: &mut [Process]) {
     }
 }
 
-/// Whether it is a `tenure run`, under whatever name. A shell that runs a script with the name `run` has such a command line, too.
+/// Whether it is a `tenure run`, under any name. A shell that runs a script named `run` has such a command line, too.
 fn is_run(process: &Process) -> bool {
     let is_ours = || {
         process.name.starts_with(b"tenure")
@@ -122,7 +121,7 @@ fn is_own_program(file: impl AsRef<Path>) -> bool {
     identity(file.as_ref()).is_some_and(|file| identity("/proc/self/exe".as_ref()) == Some(file))
 }
 
-/// The line is `pid (name) state parent …`, and a name may have anything in it.
+/// The line is `pid (name) state parent …`, and a name may contain anything.
 fn parent(pid: &str) -> Option<String> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);

@@ -1,4 +1,4 @@
-//! The command line: which commands there are, and the options that several have. Letters and meaning are those of flock(1).
+//! The command line: the commands, and the options that several of them have. Letters and meaning are those of flock(1).
 
 use std::ffi::OsString;
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ use crate::glob::Glob;
 use crate::notes;
 use crate::output::{self, Verbosity};
 
-/// Below this the store has more work with being watched than with locks.
+/// A shorter interval would give the store more work than the locks do.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 
 /// One at a time: hold a name while a command runs, on one machine or many
@@ -60,12 +60,12 @@ pub(crate) struct Domain {
     #[arg(long)]
     pub(crate) shared_only: bool,
 
-    /// What came of it.
+    /// The URL that these options lead to.
     #[arg(skip)]
     pub(crate) located: OnceLock<Located>,
 }
 
-/// How long to wait, and how to exit when that was not long enough.
+/// How long to wait, and the exit code if that was not long enough.
 #[derive(Debug, Args)]
 pub(crate) struct WaitOptions {
     /// Do not wait: fail at once when NAME is held
@@ -108,7 +108,7 @@ pub(crate) struct WaitOptions {
 }
 
 impl WaitOptions {
-    /// The claim on a name, with what was said about outages.
+    /// The claim with `--max-outage`.
     pub(crate) fn through_outages(&self, lock: &tenure::Lock) -> tenure::Lock {
         let lock = lock.clone();
         match self.max_outage {
@@ -117,7 +117,7 @@ impl WaitOptions {
         }
     }
 
-    /// How long to wait; `None` is for as long as it takes.
+    /// How long to wait; `None` is without limit.
     pub(crate) fn limit(&self) -> Option<Duration> {
         if self.nonblock { Some(Duration::ZERO) } else { self.wait }
     }
@@ -133,7 +133,7 @@ impl WaitOptions {
         }
     }
 
-    /// Refuses `-E 0` for a command whose caller goes on with NAME after exit code 0. `run` may have it: there, nothing runs without NAME.
+    /// Refuses `-E 0` for a command whose caller goes on after exit code 0. `run` accepts it: it starts nothing without NAME.
     fn check_failure_shows(&self) -> Result<(), clap::Error> {
         if self.conflict_exit_code != 0 {
             return Ok(());
@@ -144,14 +144,14 @@ impl WaitOptions {
     }
 }
 
-/// What is asked for besides the name.
+/// The terms of a claim.
 #[derive(Debug, Args)]
 pub(crate) struct Terms {
     /// How long an unrenewed lease lasts: 100ms to 24h [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = ttl, allow_hyphen_values = true)]
     pub(crate) ttl: Option<Duration>,
 
-    /// What others are told when they find NAME held: at most 200 bytes
+    /// What others see when they find NAME held: at most 200 bytes
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
 }
@@ -164,20 +164,20 @@ impl Terms {
     }
 }
 
-/// How much is said on stderr.
+/// How many messages go to stderr.
 #[derive(Debug, Args)]
 pub(crate) struct VerbosityOptions {
-    /// Say what is done: waiting, acquired, given back
+    /// Say what happens: waiting, acquired, given back
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
 
-    /// Say nothing on stderr, but what is wrong with the command line
+    /// Say nothing on stderr but errors of the command line
     #[arg(short, long)]
     quiet: bool,
 }
 
 impl VerbosityOptions {
-    /// Everything that is said from here on is said so.
+    /// Applies to all messages from here on.
     pub(crate) fn take_effect(&self) {
         match (self.verbose, self.quiet) {
             (true, _) => output::set_verbosity(Verbosity::Verbose),
@@ -187,7 +187,7 @@ impl VerbosityOptions {
     }
 }
 
-/// How what was asked for is printed.
+/// The format of the output.
 #[derive(Debug, Args)]
 pub(crate) struct Format {
     /// One JSON object a line, for programs
@@ -195,10 +195,10 @@ pub(crate) struct Format {
     pub(crate) json: bool,
 }
 
-/// Which names are looked at, again and again.
+/// Which names to read, and how often.
 #[derive(Debug, Args)]
 pub(crate) struct Polling {
-    /// How often to look: 50ms or more
+    /// How often to ask the store: 50ms or more
     #[arg(
         long,
         value_name = "DURATION",
@@ -233,13 +233,13 @@ pub(crate) fn fence(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "write the number that `tenure status` shows as fence".to_owned())
 }
 
-/// A duration. Options take what begins with a dash, so that `-1` is told to be negative rather than to be no option.
+/// A duration. Options accept values that begin with a dash, so that the error for `-1` is that it is negative.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     no_option(text)?;
     tenure::parse_duration(text).map_err(|error| error.to_string())
 }
 
-/// How long a lease lasts. The library says the same of one that is out of range, but does not know how it was written.
+/// How long a lease lasts. The library checks the range, too, but does not know how the value was written.
 pub(crate) fn ttl(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(100)..=Duration::from_secs(24 * 60 * 60);
     let ttl = duration(text)?;
@@ -261,7 +261,7 @@ fn no_option(text: &str) -> Result<(), String> {
 }
 
 impl Cli {
-    /// What can be written, with the notes to every command.
+    /// The definition of the command line, with the notes to every command.
     pub(crate) fn definition() -> clap::Command {
         notes::add(Cli::command())
     }
@@ -269,7 +269,7 @@ impl Cli {
     /// Reads a command line.
     ///
     /// # Errors
-    /// What is wrong with it, or the help that was asked for.
+    /// The error, or the help that the user asked for.
     pub(crate) fn read(
         words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {

@@ -1,6 +1,6 @@
-//! Exit codes of the command itself. A command that was run passes its own; one that was killed by signal n is 128 + n.
+//! Exit codes of `tenure` itself. `tenure run` exits with the code of its command, or 128 + n if signal n killed it.
 //!
-//! The numbers are those of sysexits(3) where it has one, and those of the shell for a command that can't be started.
+//! The numbers are those of sysexits(3) if it has one, and those of the shell for a command that can't be started.
 
 use tenure::{Error, ErrorKind};
 
@@ -12,9 +12,9 @@ pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The operating system refused what `tenure` needs to start a command (`EX_OSERR`).
 pub(crate) const OS: u8 = 71;
-/// What was to be printed could not be written (`EX_IOERR`).
+/// The output could not be written (`EX_IOERR`).
 pub(crate) const IO: u8 = 74;
-/// Someone else holds the name, and it was not waited for any longer (`EX_TEMPFAIL`); `-E` changes it.
+/// Someone else holds the name, and the wait is over (`EX_TEMPFAIL`). `-E` changes it.
 pub(crate) const BUSY: u8 = 75;
 /// The store refused: credentials or permissions are missing (`EX_NOPERM`).
 pub(crate) const DENIED: u8 = 77;
@@ -27,10 +27,10 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command was not found.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// What is added to the number of a signal.
+/// Added to the number of a signal.
 const BY_SIGNAL: u8 = 128;
 
-/// Ended by a signal, be it the command, or `tenure` while it waited.
+/// A signal ended the command, or `tenure` while it waited.
 pub(crate) fn by_signal(signal: i32) -> u8 {
     BY_SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX))
 }
@@ -55,7 +55,7 @@ pub(crate) fn of_error(error: &Error) -> u8 {
 pub(crate) fn of_start(error: &std::io::Error) -> u8 {
     match error.raw_os_error() {
         Some(libc::ENOENT) => NOT_FOUND,
-        // It is not the command's fault.
+        // A lack of resources, not a fault of the command.
         Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => OS,
         _ => NOT_EXECUTABLE,
     }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_is_short_of_is_not_the_fault_of_the_command() {
+    fn a_lack_of_resources_is_not_the_fault_of_the_command() {
         for (errno, code) in [
             (libc::ENOENT, 127),
             (libc::EACCES, 126),

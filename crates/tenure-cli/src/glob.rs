@@ -1,13 +1,13 @@
-//! Which names are meant: a pattern as in a shell, over the whole name.
+//! Patterns for names, as in a shell. A pattern matches the whole name.
 //!
-//! A name is no path, so `*` goes past slashes. Matching takes no more than the length of the pattern times that of the name, whatever they are:
-//! only the last `*` is ever tried again, because a longer match of an earlier one can't help.
+//! A name is not a path, so `*` matches slashes. Matching takes at most the length of the pattern times that of the name: only the last `*` is ever
+//! retried, because a longer match of an earlier one can't help.
 //!
-//! What stands before the first special character is known to the store, which then shows less than all it has.
+//! The store gets the text before the first special character, and lists only names with that prefix.
 
 use std::ops::RangeInclusive;
 
-/// A pattern that was understood.
+/// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Glob(Vec<Part>);
 
@@ -32,7 +32,7 @@ impl Glob {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// What is wrong with it, and what to write instead.
+    /// Says what is wrong with it, and what to write instead.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("pattern is empty; leave it out to see all names".to_owned());
@@ -52,12 +52,12 @@ impl Glob {
         Ok(Glob(parts))
     }
 
-    /// What every name that matches begins with.
+    /// The prefix of every name that matches.
     pub(crate) fn prefix(&self) -> String {
         self.0.iter().map_while(Part::literal).collect()
     }
 
-    /// The one name that matches, when there is nothing special in the pattern.
+    /// The only name that matches, if the pattern has no special characters.
     pub(crate) fn exact(&self) -> Option<String> {
         self.0.iter().map(Part::literal).collect()
     }
@@ -66,7 +66,7 @@ impl Glob {
     pub(crate) fn matches(&self, name: &str) -> bool {
         let (parts, name) = (&self.0, name.chars().collect::<Vec<_>>());
         let (mut part, mut at) = (0, 0);
-        // Behind the last `*`, and how far it reaches.
+        // The part after the last `*`, and how much that `*` matches.
         let mut retry = None;
         loop {
             match parts.get(part) {
@@ -101,7 +101,7 @@ impl Part {
         }
     }
 
-    /// Whether one character fits; `*` is no single character.
+    /// Whether it matches this character. `*` is handled elsewhere.
     fn takes(&self, c: char) -> bool {
         match self {
             Part::Literal(literal) => *literal == c,
@@ -112,7 +112,7 @@ impl Part {
     }
 }
 
-/// What stands behind a `[`. A `]` that stands first is a member.
+/// The set after a `[`. A `]` that comes first is a member.
 fn set(rest: &mut std::str::Chars<'_>) -> Result<Part, String> {
     const OPEN: &str = "pattern has a `[` without its `]`; write `\\[` for the character";
     let is_negated = rest.as_str().starts_with(['!', '^']);
@@ -127,7 +127,7 @@ fn set(rest: &mut std::str::Chars<'_>) -> Result<Part, String> {
             c => c,
         };
         let mut ahead = rest.clone();
-        // A dash that stands last is a member.
+        // A dash that comes last is a member.
         let last = match (ahead.next(), ahead.next()) {
             (Some('-'), Some(last)) if last != ']' => {
                 *rest = ahead;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_is_asked_for() {
+    fn the_prefix_for_the_store() {
         for (pattern, prefix, exact) in [
             ("orders/*", "orders/", None),
             ("a\\*b", "a*b", Some("a*b")),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn wrong_patterns_are_errors() {
         for pattern in ["", "a[", "a[]", "a[!", "a[b", "a\\", "[a\\", "[z-a]"] {
             assert!(Glob::parse(pattern).is_err(), "{pattern}");
         }

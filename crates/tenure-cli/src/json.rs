@@ -1,6 +1,6 @@
-//! What programs read: one JSON object a line on stdout, each with the version of its schema. docs/cli.md describes the fields.
+//! Output for programs: one JSON object a line on stdout, each with the version of the schemas. docs/cli.md describes the fields.
 //!
-//! A field is never removed and never changes its meaning within a version; new ones may come.
+//! Within a version, fields may be added, but none is removed or changes its meaning.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,18 +21,18 @@ struct Versioned<'a, T> {
     object: &'a T,
 }
 
-/// One object as a line, without its end. No control character is in it: a terminal may be what reads it, and names are of others.
+/// One object as a line, without the newline and without control characters: a terminal may show it, and names come from other users.
 pub(crate) fn to_line(object: &impl Serialize) -> String {
     let line = serde_json::to_string(&Versioned { v: VERSION, object }).expect("plain fields");
     if !line.contains(char::is_control) {
         return line;
     }
-    // JSON itself wants the first 32 escaped, and has none of the others outside of its strings.
+    // JSON escapes the first 32; the others can only be in strings.
     let escape = |c: char| if c.is_control() { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
     line.chars().map(escape).collect()
 }
 
-/// Who holds or waits; all fields are null for a lock of another library, which does not say.
+/// A holder or waiter. All fields are null for a lock of another library, which does not say who it is.
 #[derive(Debug, Serialize)]
 pub(crate) struct Who {
     host: Option<String>,

@@ -1,7 +1,7 @@
-//! What a store showed of a name at one look, as the commands that look have it.
+//! What a store shows of a name, for the commands that read.
 //!
-//! It differs from the library's [`Status`] in what it does not have where nothing is known: since when, and until when, a lock of another library
-//! is held. And it can be made by a test.
+//! Unlike the library's [`Status`], it has no value for what is unknown: since when, and until when, a lock of another library is held. And tests can
+//! construct it.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,9 +14,9 @@ use crate::glob::Glob;
 pub(crate) struct NameStatus {
     pub(crate) name: String,
     pub(crate) holder: Option<HolderStatus>,
-    /// First come first.
+    /// In the order of the queue.
     pub(crate) waiters: Vec<WaiterStatus>,
-    /// The fence of the lease that was last ended by force; forgotten after a minute.
+    /// The fence of the lease that was last ended by force, for a minute.
     pub(crate) broken: Option<u64>,
 }
 
@@ -24,13 +24,13 @@ pub(crate) struct NameStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HolderStatus {
     pub(crate) owner: Owner,
-    /// What `tenure break` compares. A lock of another library has none of its own: this one is older.
+    /// What `tenure break` compares. A lock of another library has no fence: then it is an older one.
     pub(crate) fence: u64,
     /// `None` for a lock of another library.
     pub(crate) since: Option<SystemTime>,
     /// For how long, by the clock of this machine.
     pub(crate) held: Option<Duration>,
-    /// What is left of the lease; `None` when it has no expiry.
+    /// How much of the lease is left; `None` without expiry.
     pub(crate) left: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ impl NameStatus {
         NameStatus { name: name.to_owned(), holder: None, waiters: Vec::new(), broken: None }
     }
 
-    /// Whether there is anything to show.
+    /// Whether someone holds it or waits for it.
     pub(crate) fn is_used(&self) -> bool {
         self.holder.is_some() || !self.waiters.is_empty()
     }
@@ -82,17 +82,17 @@ impl From<Status> for NameStatus {
     }
 }
 
-/// Polling at one name.
+/// Reads one name.
 pub(crate) async fn inspect(domain: &Domain, name: &str) -> Result<NameStatus, Error> {
     domain.inspect(name).await.map(NameStatus::from)
 }
 
-/// Polling at the names that are held or waited for, and match; in order.
+/// Reads the matching names that are held or waited for, in order.
 pub(crate) async fn list(domain: &Domain, glob: &Glob) -> Result<Vec<NameStatus>, Error> {
     Ok(list_statuses(domain, glob).await?.into_iter().map(NameStatus::from).collect())
 }
 
-/// The same, as the library has it. Where one name is meant, no other is looked for.
+/// The same, with the library's type. If the pattern is one name, only that one is read.
 pub(crate) async fn list_statuses(domain: &Domain, glob: &Glob) -> Result<Vec<Status>, Error> {
     if let Some(name) = glob.exact() {
         let status = domain.inspect(name).await?;

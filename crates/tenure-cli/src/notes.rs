@@ -1,11 +1,10 @@
-//! What stands below the options of every command: examples, and its exit codes. `--help` and the man pages show the same.
+//! The text below the options of every command: examples and exit codes. `--help` and the man pages show the same.
 //!
-//! It is one table rather than a text in every command's definition, so that a code means the same everywhere, and so that a command
-//! without an example or without codes is found by a test.
+//! It is one table, so that a code means the same everywhere, and a test can find a command without examples or codes.
 
 use std::fmt::Write as _;
 
-/// An exit code and what it says; or an example and what it does.
+/// An exit code and its meaning; or an example and what it does.
 type Entry = (&'static str, &'static str);
 
 const DONE: Entry = ("0", "done");
@@ -13,7 +12,7 @@ const PRINTED: Entry = ("0", "printed");
 const USAGE: Entry = ("64", "wrong command line: an option, a URL, a name, a duration, a ticket");
 const UNAVAILABLE: Entry = ("69", "the store can't be reached or used");
 const OS: Entry = ("71", "the operating system refused a process, a descriptor or memory");
-const IO: Entry = ("74", "what was to be printed could not be written");
+const IO: Entry = ("74", "the output could not be written");
 const BUSY: Entry = ("75, or -E", "someone else holds NAME");
 const DENIED: Entry = ("77", "the store refused: credentials or permissions are missing");
 const LOST: Entry = ("79", "the lease was lost");
@@ -52,7 +51,7 @@ const ALL: [Notes; 14] = [
             ("tenure run -w 30s --url redis://host nightly -- ./backup.sh", "between machines"),
         ],
         codes: &[
-            ("that of COMMAND", "it ran, and ended under the lease; 128 + n when signal n killed it"),
+            ("that of COMMAND", "it ran, and ended under the lease; 128 + n if signal n killed it"),
             BUSY,
             ("79", "the lease was lost, and COMMAND was stopped"),
             ("124", "COMMAND ran for longer than --max-hold, and was stopped"),
@@ -83,7 +82,7 @@ const ALL: [Notes; 14] = [
             ("tenure watch", "what happens, until Ctrl-C"),
             ("tenure watch --json 'orders/*' | jq .", "for programs"),
         ],
-        codes: &[("0", "nobody reads it any more"), USAGE, UNAVAILABLE, OS, IO, DENIED, BY_SIGNAL],
+        codes: &[("0", "its reader closed the pipe"), USAGE, UNAVAILABLE, OS, IO, DENIED, BY_SIGNAL],
     },
     Notes {
         command: "top",
@@ -117,7 +116,7 @@ const ALL: [Notes; 14] = [
         ],
         codes: &[
             ("0", "renewed"),
-            ("79", "the lease had ended: the ticket is worth nothing any more"),
+            ("79", "the lease had ended: the ticket is useless now"),
             UNAVAILABLE,
             DENIED,
             USAGE,
@@ -132,7 +131,7 @@ const ALL: [Notes; 14] = [
         ],
         codes: &[
             ("0", "given back"),
-            ("79", "the lease had ended before: what was done since then was not protected"),
+            ("79", "the lease had ended before: work since then was not protected"),
             UNAVAILABLE,
             DENIED,
             USAGE,
@@ -154,7 +153,7 @@ const ALL: [Notes; 14] = [
             DENIED,
             USAGE,
             OS,
-            ("74", "that NAME is held could not be written; it was given back"),
+            ("74", "the line could not be written; NAME was given back"),
             ("128 + n", "signal n came, and NAME was given back: 130 for Ctrl-C, 143 for TERM"),
         ],
     },
@@ -187,7 +186,7 @@ const ALL: [Notes; 14] = [
             OS,
             IO,
             DENIED,
-            ("128 + n", "signal n ended it, after the lock was played through"),
+            ("128 + n", "signal n ended it, after the self-test"),
         ],
     },
     Notes {

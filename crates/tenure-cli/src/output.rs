@@ -1,6 +1,6 @@
-//! What people read: on stderr, one fact a line, each with `tenure: ` before it.
+//! Messages for people: on stderr, one fact a line, after `tenure: `.
 //!
-//! A line is one write, so that the lines of several processes on one terminal do not mix. Names and labels come from others: control
+//! Each line is one write, so that the lines of several processes do not mix on a terminal. Names and labels come from other users, so control
 //! characters in them are escaped.
 
 mod refusal;
@@ -27,36 +27,36 @@ use crate::text::{escaped, rough};
 pub(crate) use self::refusal::{busy, enclosing, word};
 pub(crate) use self::usage::{WHERE_TICKETS_COME_FROM, usage};
 
-/// How long a command that is to be stopped runs on for what is said of it.
+/// How long a message may delay the stopping of a command.
 const LONGEST_MESSAGE_WAIT: Duration = Duration::from_millis(2);
 const WRITER_STACK: usize = 64 * 1_024;
-/// How long a process lives on for what it has to say.
+/// How long a process waits at its end for its messages.
 const LONGEST_FLUSH: Duration = Duration::from_secs(1);
 
 /// How many lines are not written yet.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 
-/// How much is said.
+/// How many messages there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Verbosity {
-    /// What is wrong with the command line.
+    /// Only errors of the command line.
     Quiet,
-    /// What went wrong, and that it is waited.
+    /// Also errors, and that `tenure` waits.
     Usual,
-    /// What is done, too.
+    /// Also what `tenure` does.
     Verbose,
 }
 
-/// Of the whole process, and of what it forks.
+/// For this process and its forks.
 static LOUDNESS: AtomicU8 = AtomicU8::new(Verbosity::Usual as u8);
 
-/// Everything is said with this loudness from here on.
+/// Sets the verbosity for all messages from here on.
 pub(crate) fn set_verbosity(loudness: Verbosity) {
     LOUDNESS.store(loudness as u8, Ordering::Relaxed);
 }
 
-/// Whether only what is wrong with the command line is said.
+/// Whether only errors of the command line are printed.
 pub(crate) fn is_quiet() -> bool {
     !is_enabled(Verbosity::Usual)
 }
@@ -65,44 +65,44 @@ fn is_enabled(least: Verbosity) -> bool {
     LOUDNESS.load(Ordering::Relaxed) >= least as u8
 }
 
-/// Says one fact. Not for whoever has a command to stop: stderr may be a pipe that nobody reads, or a terminal that was halted.
+/// Prints one fact. Not for a process that has a command to stop: stderr may be a pipe that nobody reads, or a terminal that was halted.
 pub(crate) fn say(fact: impl Display) {
     if !is_quiet() {
         say_always(fact);
     }
 }
 
-/// Says one fact of what is done, with `-v` alone.
+/// Prints one fact, only with `-v`.
 pub(crate) fn say_more(fact: impl Display) {
     if is_enabled(Verbosity::Verbose) {
         say_without_blocking(fact);
     }
 }
 
-/// What is said of a lease that excludes this machine only.
+/// The message for a lease that excludes this machine only.
 pub(crate) fn degraded(name: &str) -> String {
     format!("outer store is out of reach: `{}` is held on this machine only", crate::text::escaped(name))
 }
 
-/// Says what went wrong. What is wrong with the command line is said with `-q`, too: nothing else tells whoever wrote it.
+/// Prints an error. An error of the command line is printed with `-q`, too.
 pub(crate) fn failed(code: u8, why: impl Display) {
     if code == exit_code::USAGE { say_always(why) } else { say(why) }
 }
 
-/// Says one fact, with `-q`, too.
+/// Prints one fact, with `-q`, too.
 fn say_always(fact: impl Display) {
-    // stderr may be closed, and there is nobody else to tell.
+    // stderr may be closed; nothing else can be done then.
     let _ = std::io::stderr().write_all(line(fact).as_bytes());
 }
 
-/// Says one fact if it can be heard at once; else it is left out.
+/// Prints one fact, unless that would block.
 pub(crate) fn say_without_blocking(fact: impl Display) {
     if !is_quiet() {
         write_at_once(&line(fact));
     }
 }
 
-/// Writes to stderr if that takes no time; whether it did. A terminal or a pipe that has room at all has room for a line.
+/// Writes to stderr unless that would block; whether it did. A terminal or a pipe with any room has room for a line.
 pub(crate) fn write_at_once(text: &str) -> bool {
     let mut stderr = std::io::stderr();
     let mut room = [PollFd::new(&stderr, PollFlags::OUT)];
@@ -111,13 +111,13 @@ pub(crate) fn write_at_once(text: &str) -> bool {
     has_room && stderr.write_all(text.as_bytes()).is_ok()
 }
 
-/// Says one fact, if that takes no time: what is to be done is more urgent than that it is said.
+/// Prints one fact in a thread, and waits only briefly: the caller has something more urgent to do.
 pub(crate) fn say_in_background(fact: impl Display) {
     if is_quiet() {
         return;
     }
     let line = line(fact).into_bytes();
-    // The write is another thread's, which may wait for its reader as long as this process lives.
+    // The thread may wait for its reader for as long as this process lives.
     let (said, is_said) = std::sync::mpsc::channel();
     PENDING.fetch_add(1, Ordering::SeqCst);
     let speaker = std::thread::Builder::new().stack_size(WRITER_STACK).spawn(move || {
@@ -132,8 +132,7 @@ pub(crate) fn say_in_background(fact: impl Display) {
     }
 }
 
-/// Waits for what [`say_in_background`] began to say, for a process that is about to end and has nothing else to do. On a busy machine its
-/// threads may not have run yet.
+/// Waits for the messages of [`say_in_background`] before the process ends. On a busy machine its threads may not have run yet.
 pub(crate) fn flush_messages() {
     let start = std::time::Instant::now();
     while PENDING.load(Ordering::SeqCst) > 0 && start.elapsed() < LONGEST_FLUSH {
@@ -153,7 +152,7 @@ pub(crate) fn without_remedy(error: &Error) -> String {
     }
 }
 
-/// Why a lease was lost, when whoever was to renew it or to stop the command in time could do neither.
+/// The message for a lease that was lost because `tenure` could neither renew it nor stop the command in time.
 pub(crate) fn overslept(name: &str) -> String {
     let name = escaped(name);
     format!(
@@ -161,7 +160,7 @@ pub(crate) fn overslept(name: &str) -> String {
     )
 }
 
-/// Says what the operating system is short of.
+/// Prints which resource the operating system lacks.
 pub(crate) fn refused_by_system(error: &std::io::Error) {
     let fix = match error.raw_os_error() {
         Some(libc::EMFILE) => "; raise the limit of open files (ulimit -n)",
@@ -171,7 +170,7 @@ pub(crate) fn refused_by_system(error: &std::io::Error) {
     say(format_args!("operating system refused what is needed to start a command: {error}{fix}"));
 }
 
-/// Says that a name was acquired, with `-v`; and always, if it excludes this machine only.
+/// Prints with `-v` that a name was acquired, and always if the lease excludes this machine only.
 pub(crate) fn acquired(guard: &tenure::Guard, waited: Duration) {
     let (name, fence) = (escaped(guard.name()), guard.fence());
     say_more(format_args!("acquired `{name}` with fence {fence}, after {}", rough(waited)));
@@ -180,8 +179,8 @@ pub(crate) fn acquired(guard: &tenure::Guard, waited: Duration) {
     }
 }
 
-/// Says that a name could not be given back, for how long the store may keep its lease, and how to free it. Stderr may be halted, and the process
-/// is to end.
+/// Prints that a name could not be given back, for how long the store may keep its lease, and how to free it. It does not block: the process is
+/// about to end.
 pub(crate) fn not_given_back(name: &str, fence: Fence, asked: &args::Domain, left: Duration, why: &str) {
     let (shown, why) = (escaped(name), escaped(why));
     if left.is_zero() {
@@ -198,7 +197,7 @@ pub(crate) fn not_given_back(name: &str, fence: Fence, asked: &args::Domain, lef
     say_in_background(format_args!("to free it when the store answers again: {command}"));
 }
 
-/// Says that the store may have executed a request for a name that nobody wants any more, and for how long that may hold the name.
+/// Prints that the store may have executed an abandoned request for a name, and for how long that may hold the name.
 pub(crate) fn not_undone(name: &str, asked: &args::Domain, left: Duration) {
     let (shown, command) = (escaped(name), refusal::typed("status", name, asked, ""));
     say_in_background(format_args!(
@@ -208,20 +207,20 @@ pub(crate) fn not_undone(name: &str, asked: &args::Domain, left: Duration) {
     say_in_background(format_args!("to see whether it is held, when the store answers again: {command}"));
 }
 
-/// Prints what was asked for; returns the exit code.
+/// Prints a result; returns the exit code.
 pub(crate) fn print(what: &str, bytes: &[u8]) -> u8 {
     written(what, bytes).err().unwrap_or(0)
 }
 
-/// Prints what was asked for, with its colours where they are wanted.
+/// Prints a result, with colours if the terminal or the environment asks for them.
 ///
 /// # Errors
-/// With the exit code, when nobody reads it: 0 when whoever did has what it wants.
+/// With the exit code, if it can't be written: 0 if its reader closed the pipe.
 pub(crate) fn show(what: &str, text: &str) -> Result<(), u8> {
     written(what, coloured(text).as_bytes())
 }
 
-/// The same, for a command that hears of signals meanwhile.
+/// The same, for a command that handles signals meanwhile.
 ///
 /// # Errors
 /// As [`show`].
@@ -229,7 +228,7 @@ pub(crate) async fn show_aside(what: &str, text: &str) -> Result<(), u8> {
     stdout::write_aside(coloured(text)).await.map_err(|error| unwritten(what, &error))
 }
 
-/// Prints one object as a line, for programs.
+/// Prints one JSON object as a line.
 ///
 /// # Errors
 /// As [`show`].
@@ -256,18 +255,18 @@ fn unwritten(what: &str, error: &std::io::Error) -> u8 {
     exit_code::IO
 }
 
-/// What no program is, and is typed as if it were one.
+/// Builtins of shells that people type as if they were programs.
 const OF_SHELLS: [&str; 16] = [
     ".", ":", "alias", "cd", "eval", "exec", "exit", "export", "for", "if", "set", "source", "trap",
     "ulimit", "umask", "while",
 ];
 
-/// Says why a command could not be started.
+/// Prints why a command could not be started.
 pub(crate) fn not_started(name: &str, command: &str, error: &std::io::Error) {
     if exit_code::of_start(error) == exit_code::OS {
         return refused_by_system(error);
     }
-    // A directory is told as a file that is not executable.
+    // exec reports a directory as a file that is not executable.
     let is_directory = command.contains('/') && Path::new(command).is_dir();
     let is_there = command.contains('/') && Path::new(command).exists();
     let command = escaped(command);
@@ -277,14 +276,14 @@ pub(crate) fn not_started(name: &str, command: &str, error: &std::io::Error) {
             say(format_args!("command `{command}` is a directory; give the path of a program in it"));
         }
         std::io::ErrorKind::NotFound if OF_SHELLS.contains(&&*command) => {
-            say(format_args!("command `{command}` is a part of the shell; use -c '{command} …'"));
+            say(format_args!("command `{command}` is a builtin of the shell; use -c '{command} …'"));
         }
         std::io::ErrorKind::NotFound if command.contains(' ') && !is_there => {
             say(format_args!("command `{command}` not found; if it is a line for the shell, use -c"));
         }
         std::io::ErrorKind::NotFound if is_there => {
             say(format_args!(
-                "command `{command}` can't be started: the interpreter that its first line names, or its loader, is not there"
+                "command `{command}` can't be started: its interpreter (the first line of the file) or its loader does not exist"
             ));
         }
         std::io::ErrorKind::NotFound if command.contains('/') => {

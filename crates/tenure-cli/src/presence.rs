@@ -1,20 +1,20 @@
-//! Whether a process that holds a name is here: a hint for people, never a reason to end its lease.
+//! Whether the process of a holder is on this machine: a hint for people, never a reason to end its lease.
 //!
-//! What a store shows of a holder is a host's name and a number. A container may share its host's name and have numbers of its own, and a number
-//! may belong to another process by now. Only the lease says who holds.
+//! A store knows a host name and a pid. A container may have the host name of its machine and its own pids, and another process may have the pid by
+//! now. Only the lease says who holds a name.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use tenure::Owner;
 
-/// What is seen from here.
+/// What this machine knows of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// There is a process with this number on this machine.
+    /// This machine has a process with this pid.
     Here,
-    /// There is none.
+    /// It has none.
     Gone,
-    /// It is on another machine, or nobody says where.
+    /// The process is on another machine, or its host is unknown.
     Elsewhere,
 }
 
@@ -24,7 +24,7 @@ impl Presence {
         match pid {
             Some(pid) if is_on_this_machine(owner) => match test_kill_process(pid) {
                 Err(Errno::SRCH) => Presence::Gone,
-                // One of another user must not be signalled, and is there.
+                // A process of another user can't be signalled, but exists.
                 _ => Presence::Here,
             },
             _ => Presence::Elsewhere,

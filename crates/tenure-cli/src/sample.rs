@@ -1,10 +1,10 @@
 //! Measured durations: quantiles, and how they are spread.
 //!
-//! All of them are kept, because a quick look takes some ten thousand: no estimate is needed, and none has to be explained.
+//! All are kept, because a measurement has some ten thousand: quantiles are exact.
 
 use std::time::Duration;
 
-/// Where the classes of a histogram begin, by decade: steps that people can read.
+/// Where the classes of a histogram begin, in each decade.
 const STEPS: [u64; 3] = [1, 2, 5];
 
 /// Durations, sorted.
@@ -30,7 +30,7 @@ impl Sample {
         self.0.len()
     }
 
-    /// The duration that so many per cent do not exceed; zero when nothing was measured.
+    /// The duration that so many per cent do not exceed; zero without measurements.
     pub(crate) fn quantile(&self, percent: usize) -> Duration {
         let nth = (self.0.len() * percent).div_ceil(100).saturating_sub(1);
         self.0.get(nth).copied().unwrap_or_default()

@@ -1,8 +1,7 @@
-//! stdout, for what must not get lost: a ticket that nobody reads keeps its name until it expires.
+//! stdout, for output that must not get lost: a ticket that nobody reads holds its name until it expires.
 //!
-//! It is written past the buffer of the standard library, so that a full disk or a closed pipe is known when the write returns. A stdout
-//! that was closed when the program started is known by what Rust puts in its place: `/dev/null`, open for reading too, which
-//! is not how a shell opens it.
+//! It bypasses the buffer of the standard library, so that a full disk or a closed pipe is an error of the write. If stdout was closed when the
+//! program started, Rust replaces it by `/dev/null`, open for reading and writing. No shell opens it like that, so it is recognised.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -18,7 +17,7 @@ const WRITER_STACK: usize = 64 * 1_024;
 /// Writes all of it.
 ///
 /// # Errors
-/// When it can't be written, or stdout was closed.
+/// If it can't be written, or stdout was closed.
 pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
     let stdout = io::stdout();
     if was_closed(&stdout)? {
@@ -27,7 +26,7 @@ pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
     File::from(stdout.as_fd().try_clone_to_owned()?).write_all(bytes)
 }
 
-/// Writes all of it, in a thread of its own: whoever is to read it may not read, and signals are to be heard and a lease renewed meanwhile.
+/// Writes all of it in a thread: if the reader does not read, the caller still handles signals and renews its lease.
 ///
 /// # Errors
 /// As [`write`].

@@ -1,7 +1,7 @@
-//! What has no safe form: fork, starting a program, signal masks, signalfd, memory shared with a child, the user database.
+//! System calls without a safe wrapper: fork, starting a program, signal masks, signalfd, memory shared with a child, the user database.
 //!
-//! The one file with `unsafe`. Signals are blocked and read from a descriptor rather than caught, so that what the command inherits is what
-//! `tenure` was given: an ignored signal stays ignored.
+//! This is the only file with `unsafe`. Signals are blocked and read from a descriptor instead of being caught, so that the command inherits the
+//! dispositions that `tenure` was given: an ignored signal stays ignored.
 #![expect(unsafe_code, reason = "these calls have no safe form; each says why it is sound")]
 
 use std::ffi::{CStr, CString, OsString};
@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::commands::run::shared::SharedState;
 
-/// What a new process may use of a stack before exec, besides its arguments.
+/// The stack of a new process before exec, besides its arguments.
 const STACK: usize = 64 * 1024;
 /// No entry of the user database is longer.
 const LONGEST_ENTRY: usize = 1 << 20;
@@ -31,8 +31,7 @@ pub(crate) enum Forked {
     Child,
 }
 
-/// Makes a second process of this one. Only for a process with one thread: in the child, locks that another thread held would stay
-/// locked for good.
+/// Forks. Only for a process with one thread: in the child, locks of other threads would stay locked.
 pub(crate) fn fork() -> io::Result<Forked> {
     // SAFETY: called before anything in this program starts a thread, so the child is a full copy and may go on as it likes.
     match unsafe { libc::fork() } {
@@ -41,20 +40,20 @@ pub(crate) fn fork() -> io::Result<Forked> {
     }
 }
 
-/// The process group of a process; `None` when its leader is in a pid namespace above this one's, so that it has no number here.
+/// The process group of a process; `None` if its leader is in an outer pid namespace, and so has no number here.
 pub(crate) fn group_of(pid: Pid) -> Option<Pid> {
     // SAFETY: it only reads. rustix takes the answer for a number above zero, which it is not for such a group.
     let group = unsafe { libc::getpgid(pid.as_raw_pid()) };
     Pid::from_raw(group.max(0))
 }
 
-/// The home directory of this user, as the user database has it.
+/// The home directory of this user in the user database.
 pub(crate) fn home() -> Option<PathBuf> {
     let home = in_user_database(rustix::process::geteuid().as_raw(), |entry| entry.pw_dir)?;
     Some(home).filter(|home| !home.is_empty()).map(|home| OsString::from_vec(home).into())
 }
 
-/// A user as people know it: `alice (1000)`, or the number alone.
+/// A user for messages: `alice (1000)`, or only the number.
 pub(crate) fn shown_user(user: u32) -> String {
     match user_name(user) {
         name if name == user.to_string() => name,
@@ -79,7 +78,7 @@ pub(crate) fn group_name(group: u32) -> String {
     name.unwrap_or_else(|| group.to_string())
 }
 
-/// One text of the entry of a user.
+/// One field of a user's entry.
 fn in_user_database(user: u32, field: fn(&libc::passwd) -> *mut libc::c_char) -> Option<Vec<u8>> {
     let mut entry = MaybeUninit::uninit();
     let mut texts = vec![0; 1_024];
@@ -102,7 +101,7 @@ fn in_user_database(user: u32, field: fn(&libc::passwd) -> *mut libc::c_char) ->
     }
 }
 
-/// Whether users have the same numbers here as on the machine.
+/// Whether user ids here are those of the machine.
 pub(crate) fn is_first_user_namespace() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
@@ -210,8 +209,8 @@ impl Spawning<'_> {
     }
 }
 
-/// Takes a descriptor that whoever started this process left open for it, so that no program started here inherits it; of stdin,
-/// stdout and stderr it takes a copy. To be called before this process has opened any.
+/// Takes an inherited descriptor, so that programs started here do not inherit it. Of stdin, stdout and stderr it takes a copy. Call it before this
+/// process opens any descriptor.
 pub(crate) fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the call makes a new descriptor, ours alone, or fails when the number is that of none.
     let copy = unsafe {
@@ -227,7 +226,7 @@ pub(crate) fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(copy)
 }
 
-/// A [`SharedState`] that this process and those that it forks see alike.
+/// A [`SharedState`] in memory that this process shares with its forks.
 pub(crate) fn shared_watch() -> io::Result<&'static SharedState> {
     // SAFETY: a new mapping, at an address of the kernel's choice.
     let page = unsafe {
@@ -266,7 +265,7 @@ impl Mask {
         Mask(set)
     }
 
-    /// All there are.
+    /// All signals.
     fn full() -> Self {
         let mut set = MaybeUninit::uninit();
         // SAFETY: `sigfillset` initialises the set.
@@ -276,7 +275,7 @@ impl Mask {
         }
     }
 
-    /// Blocks these signals as well; returns what was blocked before.
+    /// Blocks these signals, too; returns the mask before.
     pub(crate) fn block(&self) -> Mask {
         self.change(libc::SIG_BLOCK)
     }
@@ -286,7 +285,7 @@ impl Mask {
         self.change(libc::SIG_SETMASK);
     }
 
-    /// Blocks these signals no more.
+    /// Unblocks these signals.
     pub(crate) fn unblock(&self) {
         self.change(libc::SIG_UNBLOCK);
     }
@@ -304,7 +303,7 @@ impl Mask {
 /// The signals that ask a process to end.
 pub(crate) const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
 
-/// Those of them that this process was not started to ignore.
+/// The same without those that this process was started to ignore.
 pub(crate) fn termination_signals() -> impl Iterator<Item = Signal> {
     ENDING.into_iter().filter(|signal| !is_ignored(*signal))
 }
@@ -319,7 +318,7 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
     }
 }
 
-/// Children are to be waited for, also when this process was started with SIGCHLD ignored.
+/// Makes children wait for being reaped, even if this process was started with SIGCHLD ignored.
 pub(crate) fn keep_children() {
     catch_no_more(Signal::CHILD);
 }
@@ -330,7 +329,7 @@ pub(crate) fn catch_no_more(signal: Signal) {
     unsafe { libc::signal(signal.as_raw(), libc::SIG_DFL) };
 }
 
-/// Signals that are blocked, to be read.
+/// Reads blocked signals.
 pub(crate) struct SignalFd(File);
 
 impl SignalFd {

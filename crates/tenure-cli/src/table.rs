@@ -1,7 +1,7 @@
-//! Columns that stand below each other, as wide as what is in them.
+//! Aligned columns, as wide as their content.
 //!
-//! On a terminal a line that is too wide is worse than one that is cut. The names come first: the texts give way before them, the widest first, and
-//! a column that is spare is left out before a name is cut. In a pipe nothing is cut.
+//! On a terminal a line that is too wide is worse than a cut one. Names matter most: other texts are cut first, the widest first, and spare columns
+//! are left out before a name is cut. In a pipe nothing is cut.
 
 use std::os::fd::AsFd;
 
@@ -20,22 +20,22 @@ const LEAST_NAME: usize = 20;
 /// How a column is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
-    /// What a row is about. It is cut in its middle: what tells it from the next may be at its end.
+    /// What a row is about. It is cut in its middle, because names often differ at their ends.
     Name,
     /// Text that is cut when the line is too wide.
     Cut,
-    /// Numbers, below each other's last digits.
+    /// Right-aligned numbers.
     Number,
 }
 
-/// The width of the terminal that a stream leads to; `None` when that is none, or does not say.
+/// The width of the terminal of a stream; `None` if it is not a terminal, or has no width.
 pub(crate) fn terminal_width(stream: impl AsFd) -> Option<usize> {
     let size = tcgetwinsize(&stream).ok().filter(|_| isatty(stream))?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// The rows as lines, no wider than `width` where that can be. Columns that are `spare` are left out one after the other: the first before a name is cut,
-/// the others where it would be cut to less than can be read.
+/// The rows as lines, no wider than `width` if possible. `spare` columns are left out one by one: the first before a name is cut, the others if the
+/// name would become unreadable.
 pub(crate) fn lines<const N: usize>(
     columns: [Column; N],
     spare: &[usize],
@@ -97,7 +97,7 @@ fn narrow(shown: &mut [(usize, usize)], room: usize, least: impl Fn(usize) -> us
     }
 }
 
-/// As much of the beginning and of the end as fits, with a sign that there was more between them.
+/// As much of the beginning and of the end as fits, with a mark between them.
 fn cut_middle(text: &str, most: usize) -> String {
     if text.width() <= most {
         return text.to_owned();

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use tenure::Owner;
 use unicode_width::UnicodeWidthStr as _;
 
-/// Stands where a text was cut.
+/// Marks where a text was cut.
 pub(crate) const CUT: char = '…';
 
 /// Who holds or waits.
@@ -21,7 +21,7 @@ pub(crate) fn owner(owner: &Owner) -> String {
     text
 }
 
-/// Text of others, safe on a terminal.
+/// Text of other users, safe on a terminal.
 pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -30,13 +30,13 @@ pub(crate) fn escaped(text: &str) -> String {
     safe
 }
 
-/// Whether it does something to a terminal, or turns or breaks what stands around it: a name must not make a line read as another.
+/// Whether a terminal would act on it, or show the text around it in another order: a name must not change how a line reads.
 pub(crate) fn disturbs(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// As much of the beginning of a text as fits, with a sign that there was more.
+/// As much of the beginning of a text as fits, with a mark if it was cut.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.width() <= most {
         return text.to_owned();
@@ -44,7 +44,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     let mut kept = String::new();
     for c in text.chars() {
         kept.push(c);
-        // Not summed up: what a character takes depends on what it stands behind.
+        // Not a sum: the width of a character depends on the one before it.
         if kept.width() >= most {
             kept.pop();
             break;
@@ -80,19 +80,19 @@ pub(crate) fn fine(duration: Duration) -> String {
     }
 }
 
-/// Whether what is printed may have more than ASCII in it, as the locale says.
+/// Whether the locale has more than ASCII.
 pub(crate) fn is_unicode() -> bool {
     let variables = ["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).unwrap_or_default());
     let locale = variables.into_iter().find(|value| !value.is_empty()).unwrap_or_default().to_lowercase();
     locale.ends_with("utf-8") || locale.ends_with("utf8") || locale.contains("utf-8@")
 }
 
-/// Whether nothing can be drawn on the terminal, as `TERM` says.
+/// Whether `TERM` says that the terminal can't draw.
 pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|terminal| terminal.is_empty() || terminal == "dumb")
 }
 
-/// The same in ASCII, for a locale that has no more; what is unknown stands as a question mark.
+/// The same in ASCII, with question marks for other characters.
 pub(crate) fn in_ascii(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
@@ -106,8 +106,8 @@ pub(crate) fn in_ascii(text: &str) -> String {
     plain
 }
 
-/// A text in lines of so many columns, broken at spaces. All but the first are indented, and `joint` stands before each break. A word that is too
-/// long is not broken, nor is what stands in single quotes: a line for a shell stays one.
+/// Folds a text at spaces into lines of so many columns. All lines but the first are indented, and `joint` comes before each break. A long word is not
+/// broken, nor is text in single quotes: it belongs to a shell command.
 pub(crate) fn folded(text: &str, columns: usize, first: usize, indent: usize, joint: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut is_quoted = false;
@@ -165,7 +165,7 @@ fn since_1970(moment: SystemTime) -> Duration {
 fn day_and_time(moment: SystemTime) -> (String, String) {
     let seconds = since_1970(moment).as_secs();
     let (mut days, time) = (seconds / 86_400, seconds % 86_400);
-    // The Gregorian calendar repeats every 400 years, which have 146,097 days. Counted from March, a leap day is the last of its year.
+    // The Gregorian calendar repeats every 400 years (146,097 days). With March as the first month, a leap day is the last day of its year.
     days += 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -228,12 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_no_wider_than_it_may_be() {
+    fn a_cut_text_fits() {
         for (most, text) in [(0, ""), (1, "…"), (2, "a…"), (3, "a…"), (4, "a漢…"), (5, "a漢…"), (6, "a漢字b")]
         {
             assert_eq!(cut("a漢字b", most), text, "{most}");
         }
-        // A heart is narrow, and wide with the sign behind it that makes it a picture.
+        // A heart is narrow; with a variation selector it is wide.
         let hearts = "\u{2764}\u{fe0f}".repeat(9);
         assert!((0..20).all(|most| cut(&hearts, most).width() <= most));
     }

@@ -1,8 +1,8 @@
-//! Which domain a `tenure run` uses that this process runs under.
+//! Which domain the `tenure run` above this process uses.
 //!
-//! A command that empties its environment (`env -i`), changes the user (sudo) or HOME loses what that `tenure run` handed down. A `tenure` in it would
-//! find another file, or none, and lock elsewhere than the one around it. So what it finds by itself is compared with what the processes above
-//! show; if it is not the same, it must be named. What they show is never used in its place: they may be another user's.
+//! A command that empties its environment (`env -i`) or changes the user (sudo) or HOME loses the variables of that `tenure run`. A `tenure` in it
+//! would find another file, or none, and lock in another domain. So `tenure` compares what it finds with what the processes above show, and refuses
+//! a difference: the user must name the domain. It never uses what they show, because they may belong to another user.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -19,7 +19,7 @@ use crate::text::escaped;
 /// A `tenure run` that this process runs under.
 #[derive(Debug)]
 pub(super) struct Above {
-    /// `None` if only what it handed down is there.
+    /// `None` if only its variables are left.
     pid: Option<u32>,
     user: u32,
     domain: Domain,
@@ -28,11 +28,11 @@ pub(super) struct Above {
 /// Where it got its URL from.
 #[derive(Debug)]
 enum Domain {
-    /// It was given a URL, and hands none down.
+    /// From an option or a variable. It passes no URL on.
     Given,
     /// From this file.
     File(PathBuf),
-    /// From nowhere: it is the default of its user.
+    /// It has none, and uses the default of its user.
     Default,
     /// It belongs to another user, and does not show its environment.
     Unknown,
@@ -45,16 +45,16 @@ pub(super) fn find() -> Option<Above> {
     for process in ancestry::upwards() {
         let user = process.user;
         let Some(pid) = process.pid.filter(|_| process.is_holder) else {
-            // The command itself has what it was handed; what it starts may have less.
+            // The command itself has all variables; its descendants may have lost some.
             let domain = process.environment().and_then(handed_down);
             handed = domain.map(|domain| Above { pid: None, user, domain }).or(handed);
             continue;
         };
-        // What the holder itself shows comes first: a command may keep one of its variables and lose another.
+        // What the holder process shows comes first: a command may keep one variable and lose another.
         let handed = handed.take().map(|handed| handed.domain);
         let known = given_to(&process, handed);
         let is_known = known.is_some();
-        // One that was given nothing uses what the next one above uses, or what it finds itself.
+        // Without a URL, it uses that of the next `tenure run` above, or what it finds itself.
         let domain = known.unwrap_or_else(|| found_by(&process));
         match &mut nearest {
             None => nearest = Some(Above { pid: Some(pid), user, domain }),
@@ -64,11 +64,11 @@ pub(super) fn find() -> Option<Above> {
             break;
         }
     }
-    // A `tenure run` that is not recognised, or that is gone, still left its variables.
+    // A `tenure run` that is not recognised, or gone, still left its variables.
     nearest.or(handed)
 }
 
-/// What a command was handed. That it has no URL says nothing: it may have lost the variable.
+/// The domain in a command's variables. A missing URL says nothing: the command may have lost the variable.
 fn handed_down(environment: Environment<'_>) -> Option<Domain> {
     environment.get(enclosing::NAME)?;
     let is_set = |name| environment.get(name).is_some_and(|value| !value.is_empty());
@@ -78,14 +78,14 @@ fn handed_down(environment: Environment<'_>) -> Option<Domain> {
     file_in(environment)
 }
 
-/// The file that variables name. A relative path says nothing without the directory that its process had.
+/// The file that variables name. A relative path is useless without the working directory of its process.
 fn file_in(environment: Environment<'_>) -> Option<Domain> {
     let value = |name| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let path = value(FILE_VARIABLE).or_else(|| value(FOUND))?;
     Some(if path.is_absolute() { Domain::File(path) } else { Domain::Given })
 }
 
-/// What a `tenure run` was given by its command line or its variables, or else has handed down.
+/// The domain in the command line or the variables of a `tenure run`; else the one that it passed on.
 fn given_to(process: &Process, handed: Option<Domain>) -> Option<Domain> {
     let words = process.line.strip_suffix(&[0]).unwrap_or(&process.line).split(|byte| *byte == 0);
     let words = words.map(|word| OsString::from_vec(word.to_vec()));
@@ -104,7 +104,7 @@ fn given_to(process: &Process, handed: Option<Domain>) -> Option<Domain> {
     process.environment().and_then(by_variables).or(handed)
 }
 
-/// What a `tenure run` that was given nothing has found.
+/// What a `tenure run` without a URL has found.
 fn found_by(process: &Process) -> Domain {
     let Some(environment) = process.environment() else { return Domain::Unknown };
     let is_ours = process.user == rustix::process::geteuid().as_raw();
@@ -119,7 +119,7 @@ fn found_by(process: &Process) -> Domain {
 }
 
 impl Above {
-    /// Refuses what was found by this process if the one above uses something else.
+    /// Refuses the URL that this process found if the `tenure run` above uses another.
     ///
     /// # Errors
     /// Says why, and what to do.

@@ -1,10 +1,10 @@
-//! A file with a URL in it: one line, and comments. Unlike variables, a file is there under cron, sudo and `env -i`.
+//! A file with a URL in it: one line, and comments. Unlike variables, files survive cron, sudo and `env -i`.
 //!
-//! A file that is there counts, also when it can't be read: to go on without it would be to guess where names live. Only a file that is plainly absent
-//! is passed over: nothing has its name, and no directory above it is a link to nothing, or no directory.
+//! A file that exists counts, even if it can't be read: to ignore it would be to guess where names live. Only a file that certainly does not exist is
+//! skipped: nothing has its name, and every directory above it is a directory.
 //!
-//! It is a plain file. A pipe would be empty for the next process that reads it, or wait for a writer; so only `--url-file` may name one, as in
-//! `--url-file <(pass show tenure)`, and nobody waits for it forever.
+//! It is a plain file. A pipe would be empty for the next reader, or wait for a writer. So only `--url-file` may name a pipe, as in
+//! `--url-file <(pass show tenure)`, and the wait for its writer has a limit.
 
 use std::env;
 use std::ffi::OsString;
@@ -23,15 +23,15 @@ use crate::text::escaped;
 
 /// For all users of this machine.
 pub(crate) const SYSTEM: &str = "/etc/tenure/url";
-/// Below the directory that a user keeps settings in.
+/// Below the config directory of a user.
 const OF_USER: &str = "tenure/url";
 /// No URL is longer, with all its comments.
 const LONGEST: u64 = 64 * 1_024;
-/// How long a pipe is read for: somebody may have to type the password of a password manager.
+/// How long to read a pipe: somebody may have to type the password of a password manager.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// As many links as the kernel follows.
 const MOST_LINKS: usize = 40;
-/// Who a file belongs to that belongs to nobody of this user namespace.
+/// The owner that the kernel shows for a file whose owner is not in this user namespace.
 const UNMAPPED: u32 = 65_534;
 
 /// What was read.
@@ -39,9 +39,9 @@ const UNMAPPED: u32 = 65_534;
 pub(super) struct Contents {
     /// The URL, as it is written there.
     pub(super) url: String,
-    /// `None` for a pipe, which belongs to whoever named it.
+    /// `None` for a pipe.
     about: Option<Metadata>,
-    /// Who made the link, if it is one.
+    /// The owner of the link, if it is one.
     linked_by: Option<u32>,
 }
 
@@ -61,12 +61,12 @@ impl Contents {
 
 /// Whether this user is neither root nor the one of this process.
 fn is_stranger(owner: u32) -> bool {
-    // In a container without privileges, a file of the machine's root looks so.
+    // In an unprivileged container, a file of the machine's root looks like that.
     let is_unmapped = || owner == UNMAPPED && !sys::is_first_user_namespace();
     owner != 0 && owner != rustix::process::geteuid().as_raw() && !is_unmapped()
 }
 
-/// Who could put another file in the place of one.
+/// How another user could replace a file.
 #[derive(Debug)]
 pub(super) enum Weakness {
     /// This directory or link belongs to another user.
@@ -75,8 +75,8 @@ pub(super) enum Weakness {
     Open(PathBuf, u32),
 }
 
-/// The first directory or link on the way to a file that a stranger can change. A directory such as /tmp, where each user can change only what is
-/// their own, is not one.
+/// The first directory or link on the path that another user can change. A sticky directory such as /tmp does not count: users can change only their
+/// own files there.
 pub(super) fn weakness_above(path: &Path) -> Option<Weakness> {
     let mut links = 0;
     let mut at = PathBuf::from("/");
@@ -87,7 +87,7 @@ pub(super) fn weakness_above(path: &Path) -> Option<Weakness> {
             continue;
         }
         let next = at.join(name);
-        // What is not there is reported by who reads it.
+        // Reading the file reports that it is missing.
         let about = next.symlink_metadata().ok()?;
         if (about.is_symlink() || about.is_dir()) && is_stranger(about.uid()) {
             return Some(Weakness::Of(next, about.uid()));
@@ -120,7 +120,7 @@ fn names(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(name).collect()
 }
 
-/// The directory above a file that this user may not search, so that it can't be known whether the file is there.
+/// The directory above a file that this user may not search. Whether the file exists is then unknown.
 pub(super) fn unsearchable_above(path: &Path) -> Option<&Path> {
     let is_denied =
         |path: &Path| path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
@@ -130,9 +130,9 @@ pub(super) fn unsearchable_above(path: &Path) -> Option<&Path> {
 /// Where files are looked for.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// The first that is there counts.
+    /// The first that exists counts.
     pub(super) all: Vec<PathBuf>,
-    /// What is not looked at because `XDG_CONFIG_HOME` names another directory.
+    /// The file that is ignored because `XDG_CONFIG_HOME` names another directory.
     pub(super) replaced: Option<PathBuf>,
 }
 
@@ -146,7 +146,7 @@ impl Places {
     pub(super) fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let directory = |name| variable(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
         let home = directory("HOME").or_else(sys::home).filter(|home| home.is_absolute());
-        // As the homes of some users are who have none.
+        // Some system users have this home, which means none.
         let home = home.filter(|home| home != Path::new("/dev/null"));
         let usual = home.map(|home| home.join(".config"));
         let named = directory("XDG_CONFIG_HOME");
@@ -158,10 +158,10 @@ impl Places {
     }
 }
 
-/// Whether something is there; false only if it is plainly absent.
+/// Whether a file exists; false only if that is certain.
 ///
 /// # Errors
-/// Says what stands in the way, if that can't be known. A link to nothing is in the way: what it leads to may be not mounted yet.
+/// Says why that is unknown. Behind a link to nothing, a file system may not be mounted yet.
 pub(super) fn is_there(path: &Path) -> Result<bool, String> {
     let Err(error) = path.symlink_metadata() else { return Ok(true) };
     if error.kind() != ErrorKind::NotFound {
@@ -221,7 +221,7 @@ fn how_to_read(path: &Path) -> String {
 /// Says what is wrong with it.
 pub(super) fn read(path: &Path, may_be_pipe: bool) -> Result<Contents, String> {
     let unreadable = |error: io::Error| unreadable(path, &error);
-    // Before it is opened: that of a device may do something.
+    // Before it is opened: opening a device may have an effect.
     let is_pipe = check_kind(&fs::metadata(path).map_err(unreadable)?, may_be_pipe)?;
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(unreadable)?;
     let about = file.metadata().map_err(unreadable)?;
@@ -240,7 +240,7 @@ pub(super) fn read(path: &Path, may_be_pipe: bool) -> Result<Contents, String> {
         return Err("is in UTF-16; save it as UTF-8".to_owned());
     }
     let text = String::from_utf8(bytes).map_err(|_| super::NOT_UTF8.to_owned())?;
-    // Some editors write a mark that nobody sees.
+    // Some editors write a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let link = path.symlink_metadata().ok().filter(Metadata::is_symlink);
     Ok(Contents {
@@ -265,7 +265,7 @@ fn check_kind(about: &Metadata, may_be_pipe: bool) -> Result<bool, String> {
     Err(format!("can't be read: it is {what}; write the URL into a plain file{only}"))
 }
 
-/// All that is written to a pipe until its end.
+/// Reads a pipe to its end.
 fn read_pipe(mut pipe: File, path: &Path, longest: Duration) -> Result<Vec<u8>, String> {
     let (start, mut bytes) = (Instant::now(), Vec::new());
     while bytes.len() as u64 <= LONGEST {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_that_is_no_path_is_that_of_the_user_database() {
+    fn without_an_absolute_home_the_user_database_counts() {
         let database = sys::home().expect("this user has one").join(".config/tenure/url");
         let all = |first: PathBuf| vec![first, PathBuf::from(SYSTEM)];
         for variables in

@@ -1,6 +1,6 @@
-//! What people write around a URL: the parser would take it for a part of the URL, and say something true that helps nobody.
+//! Text that people write around a URL. The parser would take it for a part of the URL, and its error would not help.
 
-/// What is wrong, as what follows the place where it stands; nothing that was written is repeated, because a password may be in it.
+/// What is wrong, to follow the name of the place. It repeats nothing of the text, which may contain a password.
 pub(super) fn of(text: &str) -> Option<&'static str> {
     let text = text.trim();
     if text.starts_with(['"', '\'', '`', '<', '“', '‘', '„', '«']) {

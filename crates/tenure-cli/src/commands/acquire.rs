@@ -1,7 +1,7 @@
 //! `tenure acquire`: a lease as a line of text, for scripts that can't wrap a command.
 //!
-//! Nobody renews it but the script, which is why it lasts longer than a lease that is renewed. A ticket that did not arrive is a name that
-//! nobody can give back, so the lease is given back here when the ticket can't be written.
+//! Only the script renews it, so its default ttl is longer. If the ticket can't be written, nobody could give the name back, so `acquire` gives it back
+//! itself.
 
 use std::future::pending;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::output::{self, say, say_more};
 use crate::stdout;
 use crate::text::{escaped, rough};
 
-/// How long a ticket lasts when nothing is said.
+/// How long a ticket lasts by default.
 const DEFAULT_TTL: Duration = Duration::from_secs(60);
 
 /// Acquire NAME and print a ticket for it, for scripts that can't wrap a command
@@ -37,7 +37,7 @@ pub(crate) struct Acquire {
     #[arg(long, value_name = "DURATION", value_parser = args::ttl, allow_hyphen_values = true)]
     ttl: Option<Duration>,
 
-    /// What others are told when they find NAME held: at most 200 bytes
+    /// What others see when they find NAME held: at most 200 bytes
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     label: String,
 
@@ -78,7 +78,7 @@ impl Acquire {
                 Obtained::Held { guard, waited } => (guard, waited),
                 Obtained::Not(code) => return Ok(code),
             };
-            // After a signal nobody waits for the ticket.
+            // After a signal, nobody reads the ticket.
             let detached = tokio::select! {
                 biased;
                 signal = signals.next() => Err(signal),
@@ -99,13 +99,13 @@ impl Acquire {
     }
 
     fn lock(&self, domain: &tenure::Domain) -> Lock {
-        // It was parsed before, and is right.
+        // It was parsed before without error.
         let of_url = || address::locate(&self.domain).ok().and_then(|located| located.url.ttl());
         let ttl = self.ttl.or_else(of_url).unwrap_or(DEFAULT_TTL);
         domain.lock(&self.name).label(&self.label).ttl(ttl)
     }
 
-    /// Prints the ticket; what can't be printed is given back.
+    /// Prints the ticket. If that fails, gives the name back.
     async fn hand_out(
         &self,
         domain: &tenure::Domain,

@@ -1,11 +1,10 @@
-//! `tenure bench`: a quick look at how long this store takes to grant a name, and to hand it over to another process.
+//! `tenure bench`: measures how long this store takes to grant a name, and to hand it over to another process.
 //!
-//! The other process is this program, started again: on a directory, clients of one process would not meet as processes do. The two tell their turns
-//! apart by fences, and compare times of one clock, which all processes of a machine share.
+//! The other process is this program, started again, because clients of one process meet differently in a directory. Both measure with the monotonic
+//! clock, which all processes of a machine share, and order their turns by fences.
 //!
-//! It is no benchmark that anything can be compared with: docs/performance.md has that. What is measured is a name of its own, which is forgotten
-//! afterwards; signals that end the program are therefore looked for between two turns. All is printed at the end: a reader who does not read
-//! would keep the name from being forgotten.
+//! It is not a benchmark to compare with; docs/performance.md has one. It uses a name of its own and forgets it afterwards, so it polls for signals
+//! between turns. It prints at the end, because a reader that does not read would prevent the forgetting.
 
 mod chart;
 mod partner;
@@ -33,7 +32,7 @@ use crate::text::{fine, folded, in_ascii, is_unicode};
 
 /// The shortest turn: longer than the other process needs to ask again.
 const SHORTEST_TURN: Duration = Duration::from_millis(2);
-/// How long a measurement may take at most: an hour is no quick look.
+/// The longest measurement.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// A quick look at the speed of this store
@@ -211,7 +210,7 @@ fn headline(measure: &str, what: &str, sample: &Sample) -> String {
     )
 }
 
-/// A space at which a line is not broken, and that is shown as any other.
+/// A space at which a line is not broken. It is printed as a plain space.
 const NO_BREAK: char = '\u{a0}';
 
 /// A time that stays on one line with its unit.
@@ -219,7 +218,7 @@ fn together(time: Duration) -> String {
     fine(time).replace(' ', &NO_BREAK.to_string())
 }
 
-/// A line that a terminal does not break inside of a word.
+/// Folds a line at words for the terminal.
 fn fold(line: &str) -> String {
     folded_to(line, terminal_width(std::io::stdout()))
 }
@@ -243,7 +242,7 @@ async fn acquires(
         let guard = lock.acquire().await?;
         taken.push(asked.elapsed());
         guard.release().await.map_err(|returned| returned.error)?;
-        // A store that always answers at once would let nothing else run.
+        // A store that always answers immediately would let nothing else run.
         tokio::task::yield_now().await;
     }
     Ok(Sample::new(taken))

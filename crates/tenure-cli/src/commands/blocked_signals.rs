@@ -1,7 +1,7 @@
-//! The signals that end a program, for one that has something to undo first: they are blocked, and looked for.
+//! Termination signals for a program that must undo something first. They are blocked, and polled.
 //!
-//! BlockedSignals before the store is connected to, because a signal goes to any thread that takes it, and one that looks up a host's name would: every
-//! thread that comes later has them blocked, too, and so has a process that is started.
+//! They are blocked before the first connection. A signal goes to any thread that accepts it, such as one that resolves a host name; threads and
+//! processes that start later inherit the mask.
 
 use std::io;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::sys::{self, Mask, SignalFd};
 
 const POLL: Duration = Duration::from_millis(10);
 
-/// The signals, but for those that the program was started to ignore. Dropped, they end the program again.
+/// Blocks the signals, except those that the program was started to ignore. Dropped, it unblocks them.
 pub(crate) struct BlockedSignals {
     signals: SignalFd,
     before: Mask,
@@ -36,7 +36,7 @@ impl BlockedSignals {
         self.came.is_some()
     }
 
-    /// The exit code that a signal asks for, if one came.
+    /// The exit code for the signal, if one came.
     fn code(&mut self) -> Option<u8> {
         self.has_come();
         self.came.map(|signal| exit_code::by_signal(signal.as_raw()))
@@ -58,9 +58,9 @@ impl Drop for BlockedSignals {
     }
 }
 
-/// Connects, and does the work, which no signal ends: it looks for one itself, if it takes long. While it is connected, a signal ends that.
+/// Connects, and does the work. A signal interrupts the connecting, but not the work, which polls for signals itself if it takes long.
 ///
-/// Returns what came of it; or the exit code, after a signal. Nothing is to be printed by `work`: who does not read it could not be left.
+/// Returns the result; or the exit code, after a signal. `work` must not print: a reader that does not read would block it.
 ///
 /// # Errors
 /// Those of the store.

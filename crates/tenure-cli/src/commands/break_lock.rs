@@ -1,10 +1,10 @@
 //! `tenure break`.
 //!
-//! A lease is ended only if it is the one that was seen: the fence says which, and the store compares it, with the token, in the step that ends it. Whoever
-//! confirms does so by typing the name, because that can't be done by habit.
+//! It ends only the lease that the user saw: the store compares its fence and token in the step that ends it. The user confirms by typing the name,
+//! which can't be done by habit.
 //!
-//! Whether a holder is dead can't be known from here. What speaks against it is said: its process is on this machine, or its lease was renewed while the
-//! name was typed, which takes about as long as a renewal does. Then it is asked once more.
+//! `tenure` can't know whether a holder is dead, but it says what speaks against it: the process exists on this machine, or the lease was renewed while
+//! the name was typed. Then it asks once more.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -25,7 +25,7 @@ use crate::output::{self, say};
 use crate::presence::Presence;
 use crate::text::{escaped, owner};
 
-/// What the clocks of a store and of this machine may differ by between two polling, besides 1 %.
+/// How far the clocks of the store and of this machine may drift apart between two readings, besides 1 %.
 const JITTER: Duration = Duration::from_millis(50);
 
 /// Take NAME away from a dead holder
@@ -49,7 +49,7 @@ pub(crate) struct Break {
     name: String,
 }
 
-/// How it went.
+/// The outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum BreakOutcome {
@@ -57,7 +57,7 @@ enum BreakOutcome {
     Broken,
     /// Nobody holds the name.
     Free,
-    /// Another lease is on the name than the one that was meant.
+    /// The name has another lease than the given one.
     Other,
     /// It was not confirmed.
     Declined,
@@ -80,13 +80,13 @@ enum Typed {
 
 impl Break {
     pub(crate) fn execute(&self) -> u8 {
-        // Known before the store is asked.
+        // Checked before the store is asked.
         let terminal = File::options().read(true).write(true).open("/dev/tty").ok();
         if !self.yes && terminal.is_none() {
             say("no terminal to confirm on; to end the lease without being asked, add --yes");
             return exit_code::USAGE;
         }
-        // An inner directory that is not there holds no lease.
+        // A missing inner directory holds no lease.
         on_domain_read_only(&self.domain, no_directory, async |domain| {
             let (outcome, seen) = self.end(domain, terminal).await?;
             let located = address::locate(&self.domain).ok();
@@ -100,7 +100,7 @@ impl Break {
         })
     }
 
-    /// Ends the lease if it is the one that was meant; returns what was seen of the name.
+    /// Ends the lease if it has the given fence; returns what the store showed of the name.
     async fn end(
         &self,
         domain: &tenure::Domain,
@@ -143,7 +143,7 @@ impl Break {
             }
         }
         let name = escaped(&self.name);
-        // The one that was shown, by its token: a lock of another library has no fence that tells it from the next.
+        // By the token of the lease that was shown: a lock of another library has no fence to tell it from the next.
         if domain.break_lock(&self.name, &holder).await? != Release::Done {
             // It may have ended by itself, or by a first request whose answer was lost. What is remembered with the fence of a lock of another
             // library is older.
@@ -156,7 +156,7 @@ impl Break {
         Ok((BreakOutcome::Broken, seen))
     }
 
-    /// The lease that is meant; or that it is not there.
+    /// The lease with the given fence; or the outcome, if there is none.
     async fn meant(
         &self,
         domain: &tenure::Domain,
@@ -170,7 +170,7 @@ impl Break {
         })
     }
 
-    /// Says what is there in place of the lease that is meant.
+    /// Prints what is there instead of the lease with the given fence.
     fn not_there(&self, seen: NameStatus) -> (BreakOutcome, NameStatus) {
         let name = escaped(&self.name);
         let Some(held) = &seen.holder else {
@@ -188,12 +188,12 @@ impl Break {
         (BreakOutcome::Other, seen)
     }
 
-    /// Has the name typed. Gives the terminal back, to ask again.
+    /// Asks for the name. Returns the terminal, to ask again.
     async fn ask(&self, terminal: File) -> (Typed, File) {
         let name = self.name.clone();
         let asking = tokio::task::spawn_blocking(move || {
             let line = read_line(&terminal).unwrap_or_default();
-            // What can't be typed is typed as it is shown. Without Enter it is not confirmed.
+            // A name that can't be typed is typed as it is shown. Without Enter it is not confirmed.
             let is_name = line.strip_suffix('\n').is_some_and(|line| line == name || line == escaped(&name));
             (if is_name { Typed::Name } else { Typed::SomethingElse }, terminal)
         });
@@ -207,7 +207,7 @@ fn read_line(mut terminal: &File) -> io::Result<String> {
     let mut line = String::new();
     BufReader::new(terminal).read_line(&mut line)?;
     if !line.ends_with('\n') {
-        // Ended by Ctrl-D: what follows is to stand on a line of its own.
+        // After Ctrl-D the next message must begin on a new line.
         terminal.write_all(b"\n")?;
     }
     Ok(line)

@@ -1,4 +1,4 @@
-//! `tenure completions`: made from the definition of the command line, so that they can't fall behind it.
+//! `tenure completions`: made from the definition of the command line, so that they are always up to date.
 
 use clap::Args;
 use clap_complete::Shell;

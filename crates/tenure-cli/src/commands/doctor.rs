@@ -1,8 +1,7 @@
-//! `tenure doctor`: what was looked at, one finding a line, with what to type where something is not as it should be.
+//! `tenure doctor`: prints what the library examined, one finding a line, with what to type if something is wrong.
 //!
-//! The library looks; here it is timed and printed. A store that can't be opened is a finding too, under the exit code of its error. Of two stores,
-//! where the pair of them can't be opened, each is looked at by itself.
-//! Signals wait while a lock is played through: whoever is interrupted there leaves a key behind for some minutes.
+//! A store that can't be opened is a finding, too, and its error gives the exit code. If a layered domain can't be opened, its two stores are examined
+//! separately. Signals wait during the self-test, because an interrupted one would leave a key behind for some minutes.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -26,12 +25,12 @@ use crate::sample::Sample;
 use crate::table::terminal_width;
 use crate::text::{escaped, fine, folded, in_ascii, is_unicode};
 
-/// The least columns for what was found, beside what was looked at.
+/// The least columns for a reason beside its title.
 const NARROW: usize = 30;
-/// How many requests are timed, and for how long at most.
+/// How many requests are timed, and for how long.
 const REQUESTS: usize = 200;
 const LONGEST_TIMING: Duration = Duration::from_secs(2);
-/// A lease that was handed over lasts a second until it is first renewed, after a third of that.
+/// A lease that was handed over lasts a second, and is first renewed after a third of it.
 const SLOW: Duration = Duration::from_millis(300);
 
 /// Is this store fit to hold locks?
@@ -44,7 +43,7 @@ pub(crate) struct Doctor {
     format: Format,
 }
 
-/// One thing that was looked at.
+/// One finding.
 #[derive(Serialize)]
 struct Line {
     store: Option<&'static str>,
@@ -65,7 +64,7 @@ struct Trips {
     p99_us: u64,
 }
 
-/// What follows from all of them.
+/// The conclusion from all findings.
 #[derive(Serialize)]
 struct Conclusion {
     #[serde(serialize_with = "as_word")]
@@ -99,7 +98,7 @@ impl Doctor {
         })
     }
 
-    /// Prints what was found; returns the exit code, which is `failed` if the store can't be opened.
+    /// Prints the findings; returns the exit code, which is `failed` if the store can't be opened.
     fn show(&self, mut lines: Vec<Line>, failed: Option<u8>) -> u8 {
         lines.splice(0..0, address::locate(&self.domain).ok().map(Line::of_domain));
         let conclusion = Conclusion::of(&lines);
@@ -110,7 +109,7 @@ impl Doctor {
         let printed = output::show("findings", &text);
         match (failed, conclusion.verdict) {
             (Some(code), _) => code,
-            // An unfit store is what a script must hear of first.
+            // For a script, an unfit store is more important than a failed write.
             (None, Verdict::Unfit) => exit_code::UNFIT,
             _ => printed.err().unwrap_or(0),
         }
@@ -118,7 +117,7 @@ impl Doctor {
 }
 
 impl Doctor {
-    /// What can be said of a domain that can't be opened.
+    /// The findings for a domain that can't be opened.
     async fn one_by_one(&self, error: &Error) -> Vec<Line> {
         let layers = address::locate(&self.domain).ok().and_then(|located| located.url.layers());
         let layers = layers.filter(|_| address::absent_inner(&self.domain).is_none());
@@ -131,7 +130,7 @@ impl Doctor {
             };
             let found = match examined {
                 Ok(Ok(findings)) => findings.into_iter().map(Line::from).collect(),
-                // A signal came: what was seen so far is shown.
+                // A signal came: the findings so far are shown.
                 Ok(Err(_)) => return lines,
                 Err(error) => vec![Line::of_error(&error)],
             };
@@ -143,7 +142,7 @@ impl Doctor {
 
 async fn timed(domain: &Store, findings: Vec<Finding>) -> Vec<Line> {
     let mut lines: Vec<Line> = findings.into_iter().map(Line::from).collect();
-    // If none is answered, the lease was not either, and that was said.
+    // If the store does not answer, the self-test has said so.
     lines.extend(round_trips(domain).await);
     lines
 }
@@ -176,7 +175,7 @@ impl From<Finding> for Line {
 }
 
 impl Line {
-    /// What it is all about.
+    /// The domain.
     fn of_domain(located: &Located) -> Self {
         let reason = match located.absence() {
             Some(absence) => format!("{located}; {absence}"),
@@ -186,7 +185,7 @@ impl Line {
         Line { store: None, check: "domain", verdict, reason, remedy: None, trips: None }
     }
 
-    /// A directory that is not there, and is not made to be looked at.
+    /// A missing directory, which `doctor` does not create.
     fn of_absence(directory: &Path) -> Self {
         let (reason, word) = (absence(directory), output::word(&directory.to_string_lossy()));
         let parent = directory.parent().unwrap_or(directory);
@@ -206,7 +205,7 @@ impl Line {
         Line { store: None, check: "store", verdict: Verdict::Unfit, reason, remedy, trips: None }
     }
 
-    /// What was looked at, and in which store.
+    /// The check, and the store of a layered domain.
     fn title(&self) -> String {
         self.store.map_or_else(|| self.check.to_owned(), |store| format!("{store} {}", self.check))
     }
@@ -253,7 +252,7 @@ fn objects(lines: &[Line], conclusion: &Conclusion) -> String {
     all.map(|line| line + "\n").collect()
 }
 
-/// For people. Without a width, as in a file, every line is as long as it is.
+/// For people. Without a width, as in a file, no line is folded.
 fn shown(lines: &[Line], conclusion: &Conclusion, columns: Option<usize>) -> String {
     let is_unicode = is_unicode();
     let safe = |text: &str| if is_unicode { escaped(text) } else { in_ascii(&escaped(text)) };
@@ -263,7 +262,7 @@ fn shown(lines: &[Line], conclusion: &Conclusion, columns: Option<usize>) -> Str
         let (style, mark) = (line.style(), line.mark(is_unicode));
         let indent = mark.chars().count() + 1 + width + 2;
         let fold = |text: &str, first, joint: &str| match columns {
-            // A terminal that is too narrow for two columns has them below each other.
+            // A narrow terminal has the two columns below each other.
             Some(columns) if columns < indent + NARROW => folded(text, columns, first, 2, joint),
             Some(columns) => folded(text, columns, first, indent, joint),
             None => text.to_owned(),
@@ -271,10 +270,10 @@ fn shown(lines: &[Line], conclusion: &Conclusion, columns: Option<usize>) -> Str
         let reason = fold(&safe(&line.reason), indent, "");
         let _ = writeln!(text, "{style}{mark}{style:#} {:width$}  {reason}", line.title());
         if let Some(remedy) = &line.remedy {
-            // What mends several is long, and is typed once.
+            // A remedy for several findings is long, and typed once.
             let is_repeated = lines[..index].iter().any(|before| before.remedy.as_ref() == Some(remedy));
             let remedy = if is_repeated { "the same as above".to_owned() } else { safe(remedy).to_string() };
-            // What is to be typed can be, however many lines it has.
+            // A command can be typed as it is, even over several lines.
             let joint = if remedy.starts_with("redis-cli ") { " \\" } else { "" };
             let indent = if columns.is_some_and(|columns| columns < indent + NARROW) { 2 } else { indent };
             let _ = writeln!(text, "{:indent$}{}", "", fold(&remedy, indent, joint));

@@ -1,7 +1,7 @@
 //! Giving a name back at the end of `run` and `hold`, also through an outage of the store.
 //!
-//! A lease that is left in the store keeps everybody else out until its ttl is over. So `tenure` tries for a while to give it back, and if that
-//! fails, says for how long the name may stay held, and how to free it.
+//! A lease that stays in the store excludes everybody until its ttl is over. So `tenure` tries for a while to give it back. If that fails, it says for
+//! how long the name may stay held, and how to free it.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::args;
 use crate::output::{self, say_in_background, say_more};
 use crate::text::{escaped, rough};
 
-/// How long the store may be out of reach. docs/cli.md says so.
+/// How long to try while the store is away. docs/cli.md says so.
 pub(crate) const LONGEST_OUTAGE: Duration = Duration::from_secs(10);
-/// The pause between two attempts, each of which goes on for up to 2 s itself.
+/// The pause between two attempts, each of which takes up to 2 s.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Gives the name back: tries until the store answers, 10 s are over, the store can't have the lease any longer, or `interrupted` resolves. `None`
-/// if it could not be given back, and a message says so.
+/// Gives the name back. Tries until the store answers, 10 s are over, the lease has certainly ended in the store, or `interrupted` resolves. Returns
+/// `None` if that failed, after a message.
 pub(crate) async fn give_back(
     mut guard: Guard,
     asked: &args::Domain,
@@ -29,7 +29,7 @@ pub(crate) async fn give_back(
     let held_before = guard.since().elapsed().unwrap_or_default();
     let (begun, left) = (Moment::now(), guard.remaining());
     let lease_end = begun.after(left);
-    // Not until the end that is believed: a renewal may have been executed whose answer is lost.
+    // Not the local deadline: the store may have executed a renewal whose answer was lost.
     let give_up = begun.after(LONGEST_OUTAGE.min(guard.left_in_store()));
     let mut interrupted = pin!(interrupted);
     let mut is_first = true;
@@ -43,7 +43,7 @@ pub(crate) async fn give_back(
         let answer = tokio::select! {
             biased;
             answer = guard.release() => answer,
-            // A signal that came while the command ended does not end the first attempt.
+            // A signal that came while the command ended does not interrupt the first attempt.
             _ = &mut interrupted, if !is_first => {
                 let passed = Moment::now().since(sent);
                 return failed(left_in_store.saturating_sub(passed), "interrupted");
@@ -61,7 +61,7 @@ pub(crate) async fn give_back(
                 }
                 return Some(Release::Done);
             }
-            // It may have ended only now: that is not a loss.
+            // It may have expired only now, during the attempts: that is not a loss.
             Ok(_) if !left.is_zero() && now >= lease_end => {
                 return failed(Duration::ZERO, "store did not answer in time");
             }

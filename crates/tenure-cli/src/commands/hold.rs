@@ -1,7 +1,7 @@
-//! `tenure hold`: holds and renews a name for a script beside it, for as long as the script keeps the other end of stdin open.
+//! `tenure hold`: holds and renews a name for a script, as long as the script keeps the other end of stdin open.
 //!
-//! A pipe is closed by the kernel when the script ends, however it ends. While waiting for the name it is watched as well, so that nobody stands in
-//! the queue for a script that is gone; but only after a while, so that a stdin that was never open does not race with a name that is free.
+//! The kernel closes the pipe when the script ends, in any way. `hold` also watches it while it waits for the name, so that no waiter stays in the
+//! queue for a dead script; but only after a while, so that `hold < /dev/null` acquires a free name.
 
 use std::io::{self, Read as _};
 use std::pin::pin;
@@ -27,12 +27,12 @@ use crate::stdout;
 use crate::sys::{self, Mask};
 use crate::text::{escaped, owner};
 
-/// How long stdin is not looked at while waiting.
+/// How long to ignore stdin while waiting.
 const STDIN_COUNTS_AFTER: Duration = Duration::from_millis(500);
 
-/// How often a terminal that is others' is tried again.
+/// How often to retry a terminal that another process group has.
 const BACKGROUND_NAP: Duration = Duration::from_millis(250);
-/// How long what is printed may take when nobody wants the name any more.
+/// How long the line may take to print after stdin was closed.
 const LONGEST_LAST_WORD: Duration = Duration::from_millis(500);
 const READER_STACK: usize = 64 * 1_024;
 
@@ -58,7 +58,7 @@ pub(crate) struct Hold {
     name: String,
 }
 
-/// That it is held, for programs.
+/// The line for programs.
 #[derive(Serialize)]
 struct Printed<'a> {
     name: &'a str,
@@ -67,11 +67,11 @@ struct Printed<'a> {
     waited_ms: u64,
 }
 
-/// Why it is held no longer.
+/// Why the name is no longer held.
 enum HoldEnd {
     StdinClosed,
     Signal(u8),
-    /// It could not be told that it is held.
+    /// The line could not be printed.
     Unheard(io::Error),
     Lost(String),
 }
@@ -127,7 +127,7 @@ impl Hold {
                 exit_code::IO
             }
             HoldEnd::Lost(why) => {
-                // The script hears of it by the end of this process, and may still be at work: nothing is given back here.
+                // The script learns of it from the end of this process, and may still be at work. So the name is not given back.
                 say_without_blocking(escaped(&why));
                 exit_code::LOST
             }
@@ -143,7 +143,7 @@ impl Hold {
         }
     }
 
-    /// Gives the name back; the exit code for a lease that turns out to have been lost.
+    /// Gives the name back; returns the exit code if the lease had been lost.
     async fn give_back(&self, guard: Guard, signals: &mut TerminationSignals) -> Option<u8> {
         let name = escaped(guard.name());
         let had_ended = match give_back::give_back(guard, &self.domain, signals.next()).await? {
@@ -156,9 +156,9 @@ impl Hold {
     }
 }
 
-/// Tells when stdin is at its end. The thread may wait for that as long as this process lives.
+/// Resolves when stdin is at its end. Its thread may wait for as long as this process lives.
 fn watch_stdin() -> io::Result<oneshot::Receiver<()>> {
-    // The kernel would stop this process, and so its renewals, for using a terminal from the background.
+    // Without this, the kernel would stop this process, and its renewals, for using a terminal from the background.
     Mask::of([Signal::TTIN, Signal::TTOU]).block();
     let (closed, is_closed) = oneshot::channel();
     std::thread::Builder::new().stack_size(READER_STACK).spawn(move || {
@@ -176,12 +176,12 @@ fn watch_stdin() -> io::Result<oneshot::Receiver<()>> {
     Ok(is_closed)
 }
 
-/// Whether stdin is a terminal that others have now: it can't be read, and is not at its end.
+/// Whether stdin is a terminal of another foreground group: then it can't be read, but is not at its end.
 fn is_in_background() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|foreground| Some(foreground) != sys::group_of(getpid()))
 }
 
-/// Says that it is held, and holds. Whoever is to read that may not read: it is held and renewed all the same.
+/// Prints that the name is held, and holds it. It renews the lease even if nobody reads the line.
 async fn tell_and_hold(
     line: String,
     guard: &Guard,
@@ -196,7 +196,7 @@ async fn tell_and_hold(
             Err(refusal) => HoldEnd::Unheard(refusal),
         },
         ended = until_ended(guard, signals, stdin) => match ended {
-            // A stdin that is at its end from the beginning does not keep the line from being printed.
+            // The line is printed even if stdin was at its end from the beginning.
             HoldEnd::StdinClosed => match tokio::time::timeout(LONGEST_LAST_WORD, printing).await {
                 Ok(Err(refusal)) => HoldEnd::Unheard(refusal),
                 _ => HoldEnd::StdinClosed,
@@ -206,8 +206,8 @@ async fn tell_and_hold(
     }
 }
 
-/// Holds until there is a reason not to. The script must hear of a loss while it can still stop in time, so the end is that of a
-/// command under `run`: when a quarter of the lease is left.
+/// Holds until there is a reason to stop. The script must learn of a loss while it can still stop in time, so `hold` ends when `run` would send TERM:
+/// when a quarter of the lease is left.
 async fn until_ended(
     guard: &Guard,
     signals: &mut TerminationSignals,

@@ -1,4 +1,4 @@
-//! `tenure man`: pages made from the definition of the command line and the notes to it, so that they say what `--help` says.
+//! `tenure man`: pages made from the definition of the command line and its notes, so that they agree with `--help`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::notes::{self, Notes};
 use crate::output::{self, say};
 use crate::text::escaped;
 
-/// What `tenure` reads of its environment, and what it adds for a command that it runs.
+/// The variables that `tenure` reads, and those that it sets for a command.
 const ENVIRONMENT: [(&str, &str); 7] = [
     ("TENURE_URL", "Where names live, without --url and --url-file. Empty is an error."),
     ("TENURE_URL_FILE", "A file with the URL in it; not together with TENURE_URL."),
@@ -24,7 +24,7 @@ const ENVIRONMENT: [(&str, &str); 7] = [
     ("TENURE_NAME, TENURE_FENCE, TENURE_WAITED_MS", "Set by tenure run for the command that it runs."),
 ];
 
-/// The files that say where names live. The first that is there counts.
+/// The files with a URL. The first that exists counts.
 const FILES: [(&str, &str); 2] = [
     (
         "$XDG_CONFIG_HOME/tenure/url, or ~/.config/tenure/url",
@@ -40,7 +40,7 @@ const FILES: [(&str, &str); 2] = [
 /// Print a man page
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// Write the pages of all commands into this directory, and make it if need be
+    /// Write the pages of all commands into this directory, and create it if needed
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     dir: Option<PathBuf>,
 
@@ -109,14 +109,14 @@ fn page(command: &clap::Command) -> Vec<u8> {
     once(&text)
 }
 
-/// Every part begins with the same definitions, and a page needs them once. The date, which is empty, has to be written as such.
+/// Each part begins with the same definitions; a page needs them once. An empty date must be written as `""`.
 fn once(text: &[u8]) -> Vec<u8> {
     let definitions = Roff::new().render();
     let text = String::from_utf8_lossy(text).replace(&definitions, "").replacen(" 1  ", " 1 \"\" ", 1);
     format!("{definitions}{text}").into_bytes()
 }
 
-/// What the command says of itself below its options.
+/// The text of the command below its options.
 fn description(command: &clap::Command) -> Roff {
     let mut roff = Roff::new();
     let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One file a command, with its options and `execute`, which returns the exit code.
+//! One file for each command, with its options and `execute`, which returns the exit code.
 
 pub(crate) mod acquire;
 pub(crate) mod bench;
@@ -30,7 +30,7 @@ use crate::exit_code;
 use crate::output;
 use crate::text::escaped;
 
-/// Does the work of a command on its domain, says what went wrong, and returns the exit code.
+/// Does the work of a command on its domain, prints errors, and returns the exit code.
 pub(crate) fn on_domain(asked: &args::Domain, work: impl AsyncFnOnce(&Domain) -> Result<u8, Error>) -> u8 {
     match address::domain(asked) {
         Ok((domain, source)) => worked(&domain, &source, work),
@@ -38,7 +38,7 @@ pub(crate) fn on_domain(asked: &args::Domain, work: impl AsyncFnOnce(&Domain) ->
     }
 }
 
-/// The same for a command that only polling, and makes no directory; `absent` is for one that is not there.
+/// The same for a command that only reads, and creates no directory; `absent` handles a missing one.
 pub(crate) fn on_domain_read_only(
     asked: &args::Domain,
     absent: impl FnOnce(&Path) -> u8,
@@ -63,18 +63,18 @@ pub(crate) fn on_existing_domain(
     }
 }
 
-/// Says that a directory is not there, as a failure; returns the exit code.
+/// Prints that a directory is missing, as an error; returns the exit code.
 pub(crate) fn no_directory(directory: &Path) -> u8 {
     output::failed(exit_code::UNAVAILABLE, format_args!("{}; {}", absence(directory), WHAT_TO_DO));
     exit_code::UNAVAILABLE
 }
 
-/// That a directory is not there, and what that means.
+/// The message for a missing directory.
 pub(crate) fn absence(directory: &Path) -> String {
     format!("directory {} is not there, so nothing is held in it", escaped(&directory.to_string_lossy()))
 }
 
-/// What to do about it.
+/// The remedy for it.
 pub(crate) const WHAT_TO_DO: &str = "check the URL; the first `tenure run` makes the directory";
 
 fn told(refused: Refused) -> u8 {
@@ -93,7 +93,7 @@ fn worked(domain: &Domain, source: &Source, work: impl AsyncFnOnce(&Domain) -> R
     runtime.block_on(work(domain)).unwrap_or_else(|error| failed(source, &error))
 }
 
-/// Says what went wrong; returns the exit code.
+/// Prints an error; returns the exit code.
 fn failed(source: &Source, error: &Error) -> u8 {
     let code = exit_code::of_error(error);
     output::failed(code, source.blamed(error));

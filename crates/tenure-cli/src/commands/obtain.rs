@@ -1,5 +1,4 @@
-//! Waiting for a name on behalf of a script: what `acquire` and `hold` share. `run` does the same in its holder, which hears of signals from
-//! its wrapper.
+//! Waiting for a name on behalf of a script, for `acquire` and `hold`. `run` does the same in its holder process, which gets signals from the wrapper.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -19,18 +18,18 @@ use crate::output::{self, say_in_background};
 use crate::sys;
 use crate::text::{escaped, rough};
 
-/// How long to try to leave the queue, or to give back what nobody wants any more.
+/// How long to try to leave the queue before a message says so.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
 
-/// What became of it.
+/// The result of a wait.
 pub(crate) enum Obtained {
     /// The name is held.
     Held { guard: Guard, waited: Duration },
-    /// It is not, and that has been told; the exit code.
+    /// It is not held, and a message says why; the exit code.
     Not(u8),
 }
 
-/// Waits for the name as long as was asked for, until a signal, and until there is another reason to give up, which is an exit code.
+/// Waits for the name until the limit, until a signal, or until `reason` resolves with an exit code.
 pub(crate) async fn obtain(
     wait: &Wait<'_>,
     asked: &args::Domain,
@@ -54,7 +53,7 @@ pub(crate) async fn obtain(
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(error) => {
-            // What too few replicas, or too few servers, have acknowledged was taken all the same, and nobody wants it.
+            // If too few replicas or servers acknowledged it, the store may still have granted the name.
             leave(wait, asked, signals.next()).await;
             return Err(error);
         }
@@ -65,15 +64,15 @@ pub(crate) async fn obtain(
             Ok(Obtained::Held { guard, waited })
         }
         outcome => {
-            // First, for stderr may be halted: a place that is kept holds up others.
+            // Before the message: stderr may block, and a waiter that stays in the queue delays others.
             leave(wait, asked, signals.next()).await;
             Ok(Obtained::Not(waiting::refused(wait, asked, &outcome)))
         }
     }
 }
 
-/// Waits until what was dropped is undone in the store. A place in the queue of a store that hangs is forgotten there; but a request that may have
-/// been executed may hold the name for a whole ttl: that is tried for longer, until `interrupted` resolves, and told.
+/// Leaves the queue, and undoes in the store what was dropped. A store that hangs forgets a waiter by itself. But a request that it may have executed
+/// can hold the name for a whole ttl, so `tenure` tries longer to undo that, until `interrupted` resolves, and says so.
 pub(crate) async fn leave(wait: &Wait<'_>, asked: &args::Domain, interrupted: impl Future) {
     let Wait { domain, name, .. } = wait;
     let mut closed = pin!(domain.close());
@@ -95,7 +94,7 @@ pub(crate) async fn leave(wait: &Wait<'_>, asked: &args::Domain, interrupted: im
     }
 }
 
-/// The signals that ask a process to end, but for those that it was started to ignore.
+/// The signals that ask a process to end, except those that it was started to ignore.
 pub(crate) struct TerminationSignals(Vec<(Signal, Stream)>);
 
 impl TerminationSignals {

@@ -1,4 +1,4 @@
-//! `tenure release`. That the lease had ended before is not a success: a script learns by it that its work was not protected to its end.
+//! `tenure release`. If the lease had ended before, that is not a success: the script's work was not protected to its end.
 
 use clap::Args;
 use serde::Serialize;
@@ -14,7 +14,7 @@ pub(crate) struct Release {
     asked: TicketArgs,
 }
 
-/// What became of it, for programs.
+/// The result, for programs.
 #[derive(Serialize)]
 struct Printed {
     name: String,

@@ -1,4 +1,4 @@
-//! `tenure renew`. What is left is counted from before the request, so that it is never told to be more than it is.
+//! `tenure renew`. The time left counts from before the request, so that it is never too long.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ pub(crate) struct Renew {
     asked: TicketArgs,
 }
 
-/// What became of it, for programs.
+/// The result, for programs.
 #[derive(Serialize)]
 struct Printed {
     name: String,

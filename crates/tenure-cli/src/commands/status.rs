@@ -1,4 +1,4 @@
-//! `tenure status`: one fact a line, in the order in which one asks. The same facts stand before the question of `tenure break`.
+//! `tenure status`: one fact a line. `tenure break` prints the same facts before its question.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -36,7 +36,7 @@ pub(crate) struct Status {
 impl Status {
     pub(crate) fn execute(&self) -> u8 {
         if self.quiet {
-            // What else is said of the URL is said without `-q`.
+            // `-q` hides warnings about the URL, but not errors.
             output::set_verbosity(Verbosity::Quiet);
             let _ = address::locate(&self.domain);
             output::set_verbosity(Verbosity::Usual);
@@ -66,7 +66,7 @@ impl Status {
     }
 }
 
-/// What is known of a name, for people: what it is called, and what it is.
+/// The facts about a name, for people: key and value.
 pub(crate) fn facts(seen: &NameStatus) -> Vec<(String, String)> {
     let mut facts = vec![("name".to_owned(), escaped(&seen.name))];
     let mut add = |key: &str, value: String| facts.push((key.to_owned(), value));
@@ -136,7 +136,7 @@ fn of_holder(held: &HolderStatus) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The facts below each other. The words say it all; the colour is for the eye that looks for it.
+/// The facts, one a line. Colours only repeat the words.
 fn block(facts: &[(String, String)]) -> String {
     let width = facts.iter().map(|(key, _)| key.len()).max().unwrap_or_default() + 1;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What `renew` and `release` share: their options, the ticket, and what they say of one that is worth nothing any more.
+//! What `renew` and `release` share: their options, reading the ticket, and the message for a lease that had ended.
 
 use std::io::{self, BufRead as _, Read as _};
 
@@ -13,7 +13,7 @@ use crate::exit_code;
 use crate::output::{self, say};
 use crate::text::{escaped, owner};
 
-/// No ticket is longer: a name and a token of which every byte is escaped are not.
+/// The longest ticket: a name and a token with every byte escaped.
 const LONGEST: u64 = 16 * 1_024;
 
 /// The options.
@@ -29,7 +29,7 @@ pub(crate) struct TicketArgs {
     ticket: String,
 }
 
-/// What became of a ticket.
+/// The result of using a ticket.
 pub(crate) struct Used<T> {
     /// For programs.
     pub(crate) printed: T,
@@ -40,7 +40,7 @@ pub(crate) struct Used<T> {
 }
 
 impl TicketArgs {
-    /// Uses the ticket, and says what became of it; returns the exit code.
+    /// Uses the ticket, and prints the result; returns the exit code.
     pub(crate) fn used<T: Serialize>(
         &self,
         work: impl AsyncFnOnce(&tenure::Domain, &Ticket) -> Result<Used<T>, Error>,
@@ -59,7 +59,7 @@ impl TicketArgs {
         })
     }
 
-    /// The ticket; or the exit code, when there is none and that has been said.
+    /// The ticket; or the exit code, after a message.
     fn read(&self) -> Result<Ticket, u8> {
         let refused = |why: String| {
             output::failed(exit_code::USAGE, why);
@@ -81,7 +81,7 @@ impl TicketArgs {
         text.parse().map_err(|error: Error| refused(escaped(&error.to_string())))
     }
 
-    /// Says that the lease of a ticket had ended; returns the exit code.
+    /// Prints that the lease of a ticket had ended; returns the exit code.
     fn tell_end(&self, ticket: &Ticket, by: Option<&Owner>) -> u8 {
         let name = escaped(ticket.name());
         match by {

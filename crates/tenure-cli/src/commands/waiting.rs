@@ -1,9 +1,9 @@
-//! Waiting for a name, and what is shown of it: by `run`, `acquire` and `hold`.
+//! Waiting for a name in `run`, `acquire` and `hold`, and what they show meanwhile.
 //!
-//! Nothing here costs a name that is free anything: the store is asked who holds a name, and /proc whether it is held above this process, only
-//! once it was not to be had at once. What is shown comes from looking, which may fail: that is shown too, and never ends the wait.
+//! A free name costs nothing extra: only if the name is not acquired immediately does `tenure` ask the store who holds it, and /proc whether a process
+//! above holds it. These questions may fail; that is shown, too, and never ends the wait.
 //!
-//! The caller has the signals. One that ends the wait drops the future, which erases what it drew; one that stops the process is for
+//! The caller handles signals. A signal that ends the wait drops the future, which erases what it drew. For a signal that stops the process, see
 //! [`Screen::pause`].
 
 mod facts;
@@ -25,15 +25,15 @@ use crate::output::{self, say_more};
 use crate::presence::is_on_this_machine;
 use crate::text::escaped;
 
-/// A name that is free is acquired within this, mostly.
+/// A free name is usually acquired within this time.
 const AT_ONCE: Duration = Duration::from_millis(20);
-/// After this, it is shown that it is waited.
+/// When the waiting line appears.
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
-/// How often what is shown on a terminal changes.
+/// How often the line on a terminal changes.
 const FRAME: Duration = Duration::from_millis(250);
-/// How often the store is asked for it at most.
+/// How often the store is asked.
 const POLL: Duration = Duration::from_secs(1);
-/// How often it is said without a terminal.
+/// How often the line is printed without a terminal.
 const LINE: Duration = Duration::from_secs(30);
 
 /// How a wait ended.
@@ -41,13 +41,13 @@ const LINE: Duration = Duration::from_secs(30);
 pub(crate) enum WaitResult {
     /// The name was acquired, after this time.
     Acquired(Guard, Duration),
-    /// It was not waited for any longer.
+    /// The wait is over, and someone else holds the name.
     Busy(Busy),
-    /// It is held by a `tenure run` that this process runs under: it would wait for itself.
+    /// A `tenure run` above this process holds it, so this process would wait for itself.
     Enclosing(Holder),
 }
 
-/// What is waited for.
+/// A wait for a name.
 pub(crate) struct Wait<'a> {
     pub(crate) domain: &'a Domain,
     pub(crate) name: &'a str,
@@ -57,7 +57,7 @@ pub(crate) struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// Waits as long as was asked for, and shows it. What was drawn is erased when this returns or is dropped.
+    /// Waits until the limit, and shows it. The line is erased when this returns or is dropped.
     ///
     /// # Errors
     /// Those of [`Lock::acquire`].
@@ -87,7 +87,7 @@ impl Wait<'_> {
         Ok(outcome)
     }
 
-    /// Shows that it is waited, for as long as that makes sense: until it turns out that this process waits for one above it.
+    /// Shows the wait. Returns the holder if it is above this process.
     async fn show(&self, begun: Instant, screen: &Screen) -> Holder {
         sleep(AT_ONCE).await;
         say_more(format_args!("waiting for `{}`", escaped(self.name)));
@@ -111,12 +111,12 @@ impl Wait<'_> {
         }
     }
 
-    /// Asks the store once; who holds the name, if that is above this process.
+    /// Asks the store once. Returns the holder if it is above this process.
     async fn poll(&self, facts: &RefCell<Facts>, enclosing: &Enclosing) -> Option<Holder> {
         let asked = Instant::now();
         let answer = self.domain.inspect(self.name).await;
         if answer.as_ref().is_ok_and(|status| status.holder.as_ref().is_some_and(is_this_process)) {
-            // It was granted, and replicas have yet to acknowledge it: nobody is waited for.
+            // This process has it, and waits for its replicas only.
             return None;
         }
         facts.borrow_mut().learn(asked, &answer);
@@ -147,7 +147,7 @@ fn is_this_process(holder: &Holder) -> bool {
     holder.owner.pid() == Some(std::process::id()) && is_on_this_machine(&holder.owner)
 }
 
-/// What is said where nothing can be drawn.
+/// The lines that are printed if nothing can be drawn.
 struct Lines {
     content: Content,
     /// When the next line is due.
@@ -157,7 +157,7 @@ struct Lines {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
     All,
-    /// That someone else holds the name is fine with whoever asked; that the store is away is not.
+    /// With `-E 0` a conflict is fine, but an outage is not.
     Outages,
     Nothing,
 }
@@ -167,7 +167,7 @@ impl Lines {
         self.content != Content::Nothing && now >= self.due.get()
     }
 
-    /// The line that is due, if what was learnt since then makes one.
+    /// The line that is due, if there is news.
     fn line(&self, now: Instant, facts: &Facts) -> Option<String> {
         let line = facts.said(now, self.due.get()).filter(|_| self.is_due(now))?;
         self.due.set(now + LINE);
@@ -178,7 +178,7 @@ impl Lines {
 async fn keep_showing(facts: &RefCell<Facts>, lines: &Lines, screen: &Screen) -> Infallible {
     for frame in 0.. {
         let now = Instant::now();
-        // Mostly the store answers before the second frame; a first one that content nothing would only flicker.
+        // The store usually answers before the second frame. A first frame without facts would only flicker.
         let is_worth_it = frame > 0 || facts.borrow().is_known();
         if is_worth_it && screen.is_fit() {
             screen.draw(&facts.borrow().drawn(now, frame, screen.width()));
@@ -195,7 +195,7 @@ async fn keep_showing(facts: &RefCell<Facts>, lines: &Lines, screen: &Screen) ->
     unreachable!("frames do not end")
 }
 
-/// Content why a name was not acquired; returns the exit code. `asked` is the domain that was asked for.
+/// Prints why a name was not acquired; returns the exit code.
 pub(crate) fn refused(wait: &Wait<'_>, asked: &args::Domain, outcome: &WaitResult) -> u8 {
     match outcome {
         WaitResult::Acquired(..) => return 0,
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn without_a_terminal_it_is_said_at_once_and_then_twice_a_minute() {
+    async fn without_a_terminal_a_line_comes_at_once_and_then_twice_a_minute() {
         let domain = Domain::open("memory:").await.unwrap();
         let _guard = domain.lock("a").acquire().await.unwrap();
         let mut facts = Facts::new("a");

@@ -9,8 +9,8 @@ use crate::address;
 use crate::args::{self, WaitOptions};
 use crate::text::{disturbs, escaped, owner, rough, utc};
 
-/// Says who holds the name that was not acquired, and what to type to wait for it, to see more, and to take it from a dead holder. Says nothing
-/// when a conflict counts as success: cron would mail it.
+/// Prints who holds the name, and what to type to wait for it, to see more, and to break the lease of a dead holder. Prints nothing if a conflict
+/// counts as success: cron would mail it.
 pub(crate) fn busy(name: &str, asked: &args::Domain, wait_options: &WaitOptions, busy: &Busy) {
     if wait_options.conflict_exit_code == 0 {
         return;
@@ -41,7 +41,7 @@ pub(crate) fn busy(name: &str, asked: &args::Domain, wait_options: &WaitOptions,
     }
 }
 
-/// A command on the name, as one types it.
+/// A command on the name, ready to be typed.
 pub(super) fn typed(command: &str, name: &str, asked: &args::Domain, options: &str) -> String {
     let url = match (&asked.url, &asked.url_file) {
         (Some(url), _) => format!(" --url {}", shown(url)),
@@ -56,7 +56,7 @@ pub(super) fn typed(command: &str, name: &str, asked: &args::Domain, options: &s
     }
 }
 
-/// A URL as one types it again. One with a password is not shown: what is said here is mailed by cron and kept in logs.
+/// A URL to be typed again. A URL with a password is not shown: cron mails messages, and logs keep them.
 fn shown(url: &str) -> String {
     match tenure::DomainUrl::parse(url) {
         Ok(parsed) if !parsed.to_string().contains("***") => word(url),
@@ -67,7 +67,7 @@ fn shown(url: &str) -> String {
 fn tell_holder(name: &str, holder: &Holder) {
     let name = escaped(name);
     let Some(pid) = holder.owner.pid() else {
-        // Since when, and with which fence, is not known.
+        // A lock of another library does not say since when it is held.
         return say(format_args!("`{name}` is held by {}", owner(&holder.owner)));
     };
     let (user, host) = (escaped(holder.owner.user()), escaped(holder.owner.host()));
@@ -84,7 +84,7 @@ fn tell_holder(name: &str, holder: &Holder) {
     say(format_args!("fence {}", holder.fence));
 }
 
-/// Says that this process runs under the one that holds the name. With `-E 0`, too: it is no conflict that goes away.
+/// Prints that this process runs under the holder of the name. With `-E 0`, too: this conflict never goes away.
 pub(crate) fn enclosing(name: &str, holder: Option<&Holder>, fence: Fence) {
     let name = escaped(name);
     let pid =

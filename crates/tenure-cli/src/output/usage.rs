@@ -1,7 +1,6 @@
 //! What is wrong with a command line, and what to type instead.
 //!
-//! Most of it is what the parser says, a line each. Where it does not know what people mean who come from flock(1), which has no commands and
-//! so neither a word before the name nor options after that word, it is said here.
+//! Most messages are the parser's. The others are for users of flock(1), which has no commands: they leave out `run`, or write options before it.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -14,11 +13,11 @@ use crate::text::escaped;
 /// For a ticket that is missing or is not one.
 pub(crate) const WHERE_TICKETS_COME_FROM: &str = "a ticket is what this prints: tenure acquire NAME";
 
-/// Says what the parser of the command line has to say; returns the exit code.
+/// Prints the message of the parser; returns the exit code.
 pub(crate) fn usage(mut refused: clap::Error) -> u8 {
     match refused.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Help that nobody reads to its end is no failure.
+            // Help that nobody reads to its end is not a failure.
             let _ = refused.print();
             return 0;
         }
@@ -32,11 +31,11 @@ pub(crate) fn usage(mut refused: clap::Error) -> u8 {
         }
         _ => {}
     }
-    // Nobody who mistypes an option means to name a lock after it.
+    // The parser suggests a mistyped option as a NAME.
     refused.remove(ContextKind::Suggested);
     let text = refused.to_string();
     let lines = text.strip_prefix("error: ").unwrap_or(&text).lines().filter(|line| !line.is_empty());
-    // A list over several lines, which is seldom longer than one word.
+    // The parser lists missing arguments over several lines; here they are one line.
     let is_list = |line: &&str| {
         let is_in_list = !line.starts_with("Usage: ") && !line.starts_with("       ");
         is_in_list && !line.starts_with("For more")
@@ -87,7 +86,7 @@ fn missing(refused: &clap::Error) -> Option<String> {
     })
 }
 
-/// What flock(1) has, and what stands for it here.
+/// Options of flock(1), and what to do instead.
 const OPTIONS_OF_FLOCK: [(&str, &str); 10] = [
     ("-s", NO_SHARING),
     ("--shared", NO_SHARING),
@@ -96,15 +95,15 @@ const OPTIONS_OF_FLOCK: [(&str, &str); 10] = [
     ("--exclusive", "leave it out; a name always has one holder at most"),
     ("-u", NO_UNLOCKING),
     ("--unlock", NO_UNLOCKING),
-    ("-o", "leave it out; what COMMAND leaves running keeps no name"),
-    ("--close", "leave it out; what COMMAND leaves running keeps no name"),
+    ("-o", "leave it out; processes that COMMAND leaves running do not hold NAME"),
+    ("--close", "leave it out; processes that COMMAND leaves running do not hold NAME"),
     ("-F", "there is none; `tenure` stays, and renews the lease"),
 ];
 const NO_SHARING: &str = "there is no shared mode; a name has one holder at most";
 const NO_UNLOCKING: &str =
     "NAME is given back when COMMAND ends; in a script, use tenure acquire and tenure release";
 
-/// What people type who know other tools, and what it is called here.
+/// Commands of other tools, and their names here.
 const OTHER_WORDS: [(&str, &str); 9] = [
     ("lock", "run"),
     ("exec", "run"),
@@ -130,7 +129,7 @@ fn unknown_command(refused: &clap::Error) {
             say_always(format_args!("unknown command `{shown}`; expected one of {}", commands.join(", ")));
         }
     }
-    // `flock NAME COMMAND` has no word before the name. (`tenure help WORD` comes here, too.)
+    // `flock NAME COMMAND` has no command before the name. (`tenure help WORD` comes here, too.)
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let is_name = words.first() == Some(&word);
@@ -139,7 +138,7 @@ fn unknown_command(refused: &clap::Error) {
     }
 }
 
-/// The command that was most likely meant, if that is clear. Never `break`: who mistyped it reads its help first, because it ends the lease of another.
+/// The command that was most likely meant, if that is clear. Never `break`, because it ends someone else's lease.
 fn nearest<'a>(word: &str, commands: &[&'a str]) -> Option<&'a str> {
     let candidates = || commands.iter().copied().filter(|command| *command != "break");
     let begun: Vec<&str> =
@@ -147,7 +146,7 @@ fn nearest<'a>(word: &str, commands: &[&'a str]) -> Option<&'a str> {
     if let [only] = begun[..] {
         return Some(only);
     }
-    // Half of a word that is mistyped is another word. Those that are used most come first.
+    // At most a third of the letters may be wrong. Of equally near commands the first counts, which is used most.
     let near = candidates().map(|command| (distance(word, command), command));
     let near = near.filter(|(distance, command)| distance * 3 <= command.len().max(word.len()));
     near.min_by_key(|(distance, _)| *distance).map(|(_, command)| command)
@@ -172,7 +171,7 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// The words that were typed, with the command that was left out. A URL may have a password in it: then they are not repeated.
+/// The typed words with the missing `run`. They are not repeated if there is a URL, which may contain a password.
 fn with_run(words: &[String]) -> String {
     let (name, rest) = (word_of_shell(&words[0]), &words[1..]);
     if rest.is_empty() || rest.iter().any(|word| word.contains("://")) {

@@ -146,7 +146,7 @@ fn it_ends_by_a_signal_or_with_its_reader() {
     let place = Place::new();
     let often = place.end(&["watch", "--interval", "10ms"]);
     assert_eq!(often.code, 64);
-    assert!(often.stderr.contains("every 50ms at most"), "{often:?}");
+    assert!(often.stderr.contains("use 50ms or more"), "{often:?}");
 }
 
 /// A pipe that is full, and not closed: nothing can be written, and a signal is heard all the same.

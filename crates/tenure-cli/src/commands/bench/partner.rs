@@ -1,6 +1,5 @@
-//! The other process of a measurement: this program, started again. Its stdin is the other end of a pipe, which closes when whoever measures is done,
-//! or is killed; then it ends, having given back what it had. Ctrl-C comes to both, and does nothing here: the signals that the other one has blocked
-//! are inherited blocked. Its turns are on stdout, all at its end.
+//! The other process of a measurement: this program, started again. Its stdin is a pipe that closes when the measuring process is done or killed; then
+//! it gives back its name and ends. Ctrl-C reaches both, but the partner inherits the signals blocked. It prints its turns to stdout at its end.
 
 use std::io::{self, Read as _};
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-//! A bar on stderr while something is measured, if a person watches. It is drawn a few times a second, between two measurements, and erased.
+//! A progress bar on stderr, if that is a terminal. It is drawn a few times a second, between two measurements, and erased at the end.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;

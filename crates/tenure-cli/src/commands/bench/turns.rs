@@ -1,7 +1,7 @@
-//! Taking turns with another process, and what the turns of both say about the way from one to the other.
+//! Taking turns with another process, and the hand-over times that follow from the turns of both.
 //!
-//! A turn is a hand-over when whoever has it had asked before the turn before it ended: then the store had someone to hand the name to. What is
-//! asked for later is a free name, and no hand-over.
+//! A turn is a hand-over if its process had asked before the previous turn ended: then the store had a waiter to hand the name to. Otherwise the name
+//! was free.
 
 use std::time::Duration;
 

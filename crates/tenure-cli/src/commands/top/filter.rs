@@ -1,4 +1,4 @@
-//! Which of the names that were seen are shown: those with a text in them, or those that a glob matches as a whole.
+//! Which names are shown: those that contain a text, or those that a glob matches as a whole.
 
 use super::row::Row;
 use crate::glob::Glob;
@@ -27,7 +27,7 @@ impl Filter {
         escaped(&self.text)
     }
 
-    /// What is seen can be typed: a name with a control character is found by its escaped form too.
+    /// A name with a control character also matches in its escaped form, so that it can be typed.
     pub(super) fn shows(&self, row: &Row) -> bool {
         [&row.name, &row.shown].into_iter().any(|name| match &self.glob {
             Some(glob) => glob.matches(name),

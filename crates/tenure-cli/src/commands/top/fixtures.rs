@@ -1,4 +1,4 @@
-//! Rows for the tests of the screen. What is compared when a lease is broken is that of a real one.
+//! Rows for the tests of the screen. Their `Holder` is that of a real lease.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};

@@ -1,7 +1,7 @@
-//! What a key does: it changes the state, or asks for what only the loop can do.
+//! What a key does: it changes the state, or returns an effect for the loop.
 //!
-//! Breaking is asked for twice: `b` takes down the lease as it is shown, and the name must be typed. What is broken is that lease, by its token
-//! and fence, whatever the screen has come to show in the meantime.
+//! Breaking a lease takes two steps: `b` remembers the lease as it is shown, and then the user types its name. Only that lease is broken, by its token and
+//! fence, even if the screen shows another one by then.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tenure::Holder;
@@ -13,12 +13,12 @@ use crate::presence::Presence;
 /// How many lines of the details a key moves.
 const SCROLL: usize = 4;
 
-/// What the loop is to do.
+/// What the loop must do.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     Quit,
     Suspend,
-    /// Draw all of it again: something else wrote on the terminal.
+    /// Draw everything again: another program wrote on the terminal.
     Redraw,
     Break {
         name: String,
@@ -27,12 +27,12 @@ pub(super) enum Effect {
 }
 
 impl State {
-    /// Does what a key asks for.
+    /// Handles a key.
     pub(super) fn press(&mut self, key: KeyEvent) -> Option<Effect> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
-        // Over a slow line, Esc and the key after it come together, as if Alt was held down. No key means anything with Alt.
+        // Over a slow connection, Esc and the next key arrive together, like a key with Alt. No key has a meaning with Alt.
         if key.modifiers.contains(KeyModifiers::ALT) {
             self.press(KeyCode::Esc.into());
             return self.press(KeyEvent { modifiers: key.modifiers - KeyModifiers::ALT, ..key });
@@ -154,7 +154,7 @@ impl State {
         None
     }
 
-    /// Changes what is being typed.
+    /// Changes the typed text.
     fn type_over(&mut self, change: impl FnOnce(&mut String)) {
         match &mut self.mode {
             Mode::Filtering => {

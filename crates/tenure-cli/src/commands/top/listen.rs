@@ -1,6 +1,6 @@
-//! Keys and signals as events, each read by a thread that does nothing else.
+//! Keys and signals as inputs, each read by its own thread.
 //!
-//! Signals are blocked and read from a descriptor, as in `run`: blocked before there is a thread, so that every thread has them blocked.
+//! Signals are blocked and read from a descriptor, as in `run`. They are blocked before the first thread starts, so that every thread inherits that.
 
 use std::io;
 use std::sync::mpsc::Sender;
@@ -15,22 +15,22 @@ use super::{Input, screen};
 use crate::exit_code;
 use crate::sys::{ENDING, Mask, SignalFd};
 
-/// How long the loop has to end after one. It may hang in a write: the terminal was halted, or its other end is stuck.
+/// How long the loop may take to end after a signal. It may hang in a write to a halted terminal.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Blocks the signals that are heard; returns them, and the mask before.
+/// Blocks the signals that `top` handles; returns them, and the mask before.
 pub(super) fn catch() -> (Mask, Mask) {
     let caught = Mask::of(ENDING.into_iter().chain([Signal::TSTP, Signal::CONT]));
     let free = caught.block();
     (caught, free)
 }
 
-/// Begins to hear signals.
+/// Starts to read signals.
 pub(super) fn to_signals(caught: &Mask, events: Sender<Input>) -> io::Result<()> {
     let signals = SignalFd::new(caught)?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         loop {
-            // It is asked again whatever woke it.
+            // An interruption does not matter: it polls again.
             let _ = poll(&mut [PollFd::new(&signals, PollFlags::IN)], None);
             while let Some((signal, _)) = signals.next() {
                 let is_enabled = events.send(Input::Signal(signal)).is_ok();
@@ -47,7 +47,7 @@ pub(super) fn to_signals(caught: &Mask, events: Sender<Input>) -> io::Result<()>
     Ok(())
 }
 
-/// Begins to hear keys and changes of size.
+/// Starts to read keys and changes of size.
 pub(super) fn to_keys(events: Sender<Input>) -> io::Result<()> {
     thread::Builder::new().name("keys".to_owned()).spawn(move || {
         loop {

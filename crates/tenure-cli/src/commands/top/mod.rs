@@ -1,8 +1,7 @@
 //! `tenure top`: a live screen.
 //!
-//! Three threads feed one loop: the keys, the signals, the store. The loop alone has the state and the terminal, and waits for nothing but
-//! events, so that a store that is slow or away freezes nothing. What a key or a look changes is in [`state`] and [`keys`], what is drawn in
-//! [`view`]; these are pure, and are tested without a terminal.
+//! Three threads feed one loop: keys, signals, and the store. Only the loop has the state and the terminal, and it waits only for inputs, so a slow store
+//! freezes nothing. [`state`] and [`keys`] say what an input changes, [`view`] what is drawn. These are pure, and tested without a terminal.
 
 mod filter;
 #[cfg(test)]
@@ -37,7 +36,7 @@ use crate::output::say;
 use crate::sys::Mask;
 use crate::text::is_dumb;
 
-/// How often the clock on the screen is looked at when nothing else happens.
+/// How often the screen is drawn without an input, for its clock.
 const CLOCK: Duration = Duration::from_millis(500);
 
 /// Live screen of names, holders and queues
@@ -50,16 +49,16 @@ pub(crate) struct Top {
     polling: Polling,
 }
 
-/// What the loop waits for.
+/// An input of the loop.
 #[derive(Debug)]
 enum Input {
     Key(KeyEvent),
     Resized,
-    /// Keys can't be read any more.
+    /// Keys can no longer be read.
     NoKeys(io::Error),
     Signal(Signal),
     Polled(Poll),
-    /// What came of breaking a lease.
+    /// The result of breaking a lease.
     Broken(String),
 }
 
@@ -67,7 +66,7 @@ enum Input {
 enum Exit {
     Quit,
     Signal(Signal),
-    /// The store refuses, and will do so next time.
+    /// The store refuses, and will refuse again.
     Refused(tenure::Error),
 }
 
@@ -115,7 +114,7 @@ impl Top {
         let mut showing = Loop { events, store, screen, caught, free, state };
         let end = showing.run();
         let Loop { store, screen, .. } = showing;
-        // The user has the terminal back before the store is taken leave of.
+        // Restore the terminal before the store is closed, which may take a while.
         drop(screen);
         store.close();
         end
@@ -138,7 +137,7 @@ impl Loop {
             self.state.now = SystemTime::now();
             self.screen.draw(&mut self.state)?;
             let mut next = self.events.recv_timeout(CLOCK).ok();
-            // All that has come is drawn at once: keys that are held down, text that is pasted.
+            // Handle all inputs before the next drawing: repeated keys, pasted text.
             while let Some(event) = next {
                 if let Some(end) = self.take(event)? {
                     return Ok(end);
@@ -157,7 +156,7 @@ impl Loop {
                 Some(Effect::Break { name, holder }) => self.store.break_lock(name, holder),
                 None => {}
             },
-            // It is drawn in any case, at the size that the terminal has by then.
+            // The next drawing uses the new size.
             Input::Resized => {}
             Input::NoKeys(error) => return Err(error),
             Input::Signal(Signal::TSTP) => self.screen.stop(Stop::Process, &self.free, &self.caught)?,

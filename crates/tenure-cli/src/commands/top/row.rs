@@ -1,7 +1,7 @@
-//! One name as the screen shows it: what a [`Status`] says, escaped and counted from the moment of the look.
+//! One name as the screen shows it: a [`Status`], with its texts escaped and its times as of the poll.
 //!
-//! Nothing here is counted on between two polling. What is on the screen is what the store said; a row that is not fresh any more is marked as
-//! that, and does not pretend that a lease runs down which may have been renewed.
+//! Times do not run on between two polls: the screen shows what the store said. Stale rows are marked as stale. A lease that may have been renewed does not
+//! seem to run down.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +9,7 @@ use tenure::{Holder, Owner, Status};
 
 use crate::text::escaped;
 
-/// By how much a lease may seem to grow that is not renewed: a store's answers are not all equally old.
+/// How much more of a lease may seem to be left without a renewal, because answers take different times.
 const JITTER: Duration = Duration::from_millis(50);
 
 /// A name that is held or waited for.
@@ -19,7 +19,7 @@ pub(super) struct Row {
     /// The name, safe on a terminal.
     pub(super) shown: String,
     pub(super) holding: Option<RowHolder>,
-    /// First come first.
+    /// In the order of the queue.
     pub(super) queue: Vec<RowWaiter>,
 }
 
@@ -29,14 +29,14 @@ pub(super) struct RowHolder {
     pub(super) who: String,
     pub(super) label: String,
     pub(super) fence: u64,
-    /// `None` for a lock of another library, which does not say.
+    /// `None` for a lock of another library.
     pub(super) since: Option<SystemTime>,
     pub(super) held_for: Option<Duration>,
     /// What is left of the lease; `None` without expiry.
     pub(super) left: Option<Duration>,
-    /// The longest that was left of a lease on this name since the screen was opened.
+    /// The most that was left of a lease on this name since the screen was opened.
     pub(super) longest: Duration,
-    /// When it was last seen to be renewed: its holder lived then.
+    /// When the screen last saw a renewal: its holder was alive then.
     pub(super) renewed: Option<SystemTime>,
     /// What is compared when it is broken.
     pub(super) holder: Holder,
@@ -51,7 +51,7 @@ pub(super) struct RowWaiter {
 }
 
 impl Row {
-    /// What a status says that was asked for at a moment; `before` is who held the name at the look before.
+    /// The row for a status that the store gave at `at`; `before` is the holder at the poll before.
     pub(super) fn new(status: Status, at: SystemTime, before: Option<&RowHolder>) -> Self {
         let waiting = |waiter: tenure::Waiter| RowWaiter {
             who: who(&waiter.owner),
@@ -70,7 +70,7 @@ impl Row {
         self.holding.as_ref()?.held_for
     }
 
-    /// What is left of the lease: nothing when nobody has one, for ever without expiry.
+    /// How much of the lease is left: zero without a lease, the maximum without expiry.
     pub(super) fn left(&self) -> Duration {
         self.holding.as_ref().map_or(Duration::ZERO, |holding| holding.left.unwrap_or(Duration::MAX))
     }
@@ -103,7 +103,7 @@ impl RowHolder {
         }
     }
 
-    /// Which part of the longest lease is left, of `parts`. None only when nothing is left.
+    /// How many of `parts` of the longest lease are left. Zero only if nothing is left.
     pub(super) fn share(&self, parts: usize) -> usize {
         let left = self.left.unwrap_or(self.longest);
         if self.longest.is_zero() {

@@ -1,7 +1,7 @@
-//! The terminal while the screen is on it, and how it gets back to what it was: on return, on an error, on a panic, on a signal, on Ctrl-Z.
+//! The terminal while the screen is open, and how it is restored: on return, on an error, on a panic, on a signal, on Ctrl-Z.
 //!
-//! [`restore`] takes no lock and allocates nothing, so that the hook of a panic can call it from any thread, before the abort that a release build
-//! makes of a panic. It writes only when the screen is open, so that it can be called twice.
+//! [`restore`] takes no lock and allocates nothing, so that the panic hook can call it from any thread, before a release build aborts. It writes only while
+//! the screen is open, so that it can be called twice.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -27,12 +27,12 @@ const LEAVE: &[u8] = b"\x1b[0m\x1b[?1049l\x1b[?25h";
 
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Who is to stop on Ctrl-Z or SIGTSTP.
+/// Which processes stop on Ctrl-Z or SIGTSTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// All that the terminal would have stopped: the shell that waits for this process may be one of them.
+    /// The whole process group, as the terminal would have done: a shell that waits for this process may be in it.
     Group,
-    /// Who got the signal.
+    /// Only this process, which got the signal.
     Process,
 }
 
@@ -53,7 +53,7 @@ impl Screen {
                 say(panic);
             }));
         });
-        // Not through std's stdout, whose lock the hook might wait for.
+        // Not std's stdout: the panic hook might wait for its lock.
         let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         let mut screen = Screen {
             terminal: Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(1 << 16, stdout)))?,
@@ -72,18 +72,18 @@ impl Screen {
         Ok(())
     }
 
-    /// Takes the terminal again and draws all of it next time: a shell had it, or something else wrote on it.
+    /// Takes the terminal again, after a shell or another program wrote on it. The next drawing is complete.
     pub(super) fn retake(&mut self) -> io::Result<()> {
-        // The shell may have changed the modes, behind the back of what remembers that they are ours.
+        // The shell may have changed the modes, although crossterm believes that they are still set.
         disable_raw_mode()?;
         self.take()?;
         let size = self.terminal.size()?;
-        // Not `clear`, which asks the terminal where the cursor is: the answer would be read by the thread that reads keys.
+        // Not `clear`, which asks the terminal for the cursor position: the thread that reads keys would get the answer.
         self.terminal.resize(size.into())
     }
 
-    /// Gives the terminal back, stops until continued, and takes it again. `free` is the mask of signals before they were caught, `caught` what
-    /// is blocked otherwise. Where no shell could continue it the kernel does not stop it, and it goes on.
+    /// Restores the terminal, stops until continued, and takes it again. `free` is the mask of signals before they were caught, `caught` the usual one.
+    /// If no shell could continue the process, the kernel does not stop it.
     pub(super) fn stop(&mut self, who: Stop, free: &Mask, caught: &Mask) -> io::Result<()> {
         restore();
         free.set();
@@ -109,7 +109,7 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back as it was.
+/// Restores the terminal.
 pub(super) fn restore() {
     if IS_OPEN.swap(false, Ordering::SeqCst) {
         // The terminal may be gone.
@@ -118,7 +118,7 @@ pub(super) fn restore() {
     }
 }
 
-/// Gives back what a terminal that takes no bytes (Ctrl-S) lets one give back: its modes.
+/// Restores the modes alone, for a terminal that accepts no output (Ctrl-S).
 pub(super) fn restore_modes() {
     let _ = disable_raw_mode();
 }

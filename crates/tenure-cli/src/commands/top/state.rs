@@ -1,7 +1,7 @@
-//! What the screen shows and where the user is in it. Pure: looks and keys go in, effects come out.
+//! What the screen shows, and where the user is in it. Pure: answers and keys go in, effects come out.
 //!
-//! The selection is a name, not a line: rows come, go and change places four times a second, and `b` must not meet another name than the one
-//! that was looked at. When the selected name is gone, its neighbour is selected.
+//! The selection is a name, not a line: rows change places four times a second, and `b` must not hit another name than the one that the user saw. If the
+//! selected name disappears, its neighbour is selected.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ use tenure::{Holder, Status};
 use super::filter::Filter;
 use super::row::{Row, RowHolder};
 
-/// How long the store may take to answer before what is shown counts as stale.
+/// How long the store may take to answer before the rows count as stale.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a look at the store brought.
+/// One poll of the store.
 #[derive(Debug)]
 pub(super) struct Poll {
     pub(super) at: SystemTime,
@@ -54,20 +54,20 @@ pub(super) enum Mode {
     Browsing,
     /// They are typed into the filter.
     Filtering,
-    /// They are typed after the question which name is to be broken.
+    /// They are typed as the name to break.
     Breaking(Box<Breaking>),
-    /// Any of them closes the help.
+    /// Any key closes the help.
     Helping,
 }
 
-/// A lease that is about to be broken, as it was shown when that was asked for.
+/// A lease that the user wants to break, as it was shown at that time.
 #[derive(Clone, Debug)]
 pub(super) struct Breaking {
     pub(super) name: String,
     pub(super) shown: String,
     pub(super) who: String,
     pub(super) fence: u64,
-    /// When its lease was seen to be renewed.
+    /// When the screen last saw a renewal.
     pub(super) renewed: Option<SystemTime>,
     /// Its process is on this machine.
     pub(super) is_here: bool,
@@ -75,7 +75,7 @@ pub(super) struct Breaking {
     pub(super) typed: String,
 }
 
-/// Since when the store does not answer, and what is known of it.
+/// Since when the store does not answer, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Away {
     pub(super) since: SystemTime,
@@ -88,7 +88,7 @@ pub(super) struct State {
     pub(super) address: String,
     pub(super) now: SystemTime,
     interval: Duration,
-    /// All that was seen, in order.
+    /// All names, in order.
     rows: Vec<Row>,
     /// Which rows pass the filter, in order.
     shown: Vec<usize>,
@@ -104,7 +104,7 @@ pub(super) struct State {
     pub(super) filter: Filter,
     pub(super) mode: Mode,
     pub(super) has_details: bool,
-    /// What came of the last thing that was asked for.
+    /// The result of the last command.
     pub(super) message: Option<String>,
     pub(super) away: Option<Away>,
     answered: Option<(SystemTime, Duration)>,
@@ -133,7 +133,7 @@ impl State {
         }
     }
 
-    /// Takes in what a look brought. Rows stay when it failed.
+    /// Takes in a poll. If it failed, the rows stay.
     pub(super) fn look(&mut self, look: Poll) {
         match look.answer {
             Ok(answer) => {
@@ -165,7 +165,7 @@ impl State {
         let (sort, is_reversed) = (self.sort, self.is_reversed);
         self.rows.sort_by(|a, b| {
             let order = sort.compare(a, b);
-            // Names decide in their own order, so that equal rows do not change places.
+            // Names decide between equal rows, so that they do not change places.
             if is_reversed { order.reverse() } else { order }.then_with(|| a.name.cmp(&b.name))
         });
         self.shown = (0..self.rows.len()).filter(|row| self.filter.shows(&self.rows[*row])).collect();
@@ -203,7 +203,7 @@ impl State {
         self.shown.iter().map(|row| &self.rows[*row])
     }
 
-    /// All rows, also those that the filter hides.
+    /// All rows, including those that the filter hides.
     pub(super) fn rows(&self) -> &[Row] {
         &self.rows
     }
@@ -219,7 +219,7 @@ impl State {
         Some(silence).filter(|silence| *silence > self.interval + PATIENCE)
     }
 
-    /// Whether the rows may not be so any more.
+    /// Whether the rows may be out of date.
     pub(super) fn is_stale(&self) -> bool {
         self.away.is_some() || self.silence().is_some()
     }
@@ -235,12 +235,12 @@ impl Column {
         }
     }
 
-    /// Whether the largest comes first, when the order is not reversed.
+    /// Whether the largest comes first, without `r`.
     pub(super) fn is_descending(self) -> bool {
         matches!(self, Column::HeldFor | Column::Queue)
     }
 
-    /// What needs a look comes first: held for long, about to end, with a long queue.
+    /// Unusual rows come first: held for long, about to end, with a long queue.
     fn compare(self, a: &Row, b: &Row) -> Ordering {
         match self {
             Column::Name => a.name.cmp(&b.name),

@@ -1,6 +1,6 @@
-//! The store's side of the screen: it is asked on a thread of its own, so that keys work however long it takes to answer.
+//! Polls the store on its own thread, so that keys work however long the store takes to answer.
 //!
-//! A look is `list`, which only inspects: it wakes, settles and tracks nothing, so that holders pay nothing for being watched.
+//! A poll is `list`, which only reads: it wakes nobody and changes nothing, so holders pay nothing for it.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -19,13 +19,13 @@ use crate::glob::Glob;
 use crate::name_status;
 use crate::text::{escaped, owner};
 
-/// The pause after a look is at least so many times as long as the look, but no longer than this.
+/// The pause after a poll is at least so many times as long as the poll, but no longer than this.
 const PAUSES: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long it may take to take leave of the store.
+/// How long closing the domain may take.
 const LEAVE: Duration = Duration::from_millis(500);
 
-/// What asks the store.
+/// The thread that polls the store.
 pub(super) struct Store {
     domain_seen: ObservedDomain,
     runtime: Handle,
@@ -36,7 +36,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Begins to look, at this interval.
+    /// Starts to poll at this interval.
     pub(super) fn start(
         domain_seen: ObservedDomain,
         polling: &Polling,
@@ -60,7 +60,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Takes leave, so that nothing of this process stays in the store; not of one that does not answer.
+    /// Closes the domain, so that nothing of this process stays in the store, unless the store does not answer.
     pub(super) fn close(self) {
         let Store { domain_seen, looking, ended, .. } = self;
         looking.abort();
@@ -68,7 +68,7 @@ impl Store {
         drop(domain_seen);
     }
 
-    /// Breaks a lease, as it was shown; what came of it is an event.
+    /// Breaks a lease as it was shown. The result is an input.
     pub(super) fn break_lock(&self, name: String, holder: Box<Holder>) {
         let (domain_seen, events) = (self.domain_seen.clone(), self.events.clone());
         self.runtime.spawn(async move {
@@ -86,7 +86,7 @@ async fn look(domain_seen: ObservedDomain, glob: Glob, interval: Duration, event
         if events.send(Input::Polled(Poll { at: SystemTime::now(), answer })).is_err() {
             return;
         }
-        // A store with many names, or with little time, is asked less often.
+        // A slow store is polled less often.
         let pause = (took * PAUSES).min(LONGEST_PAUSE).max(interval.saturating_sub(took));
         tokio::time::sleep(pause).await;
     }
@@ -109,7 +109,7 @@ async fn broken(domain_seen: &ObservedDomain, name: &str, holder: &Holder) -> Re
     Ok(released)
 }
 
-/// What to say of an attempt to break a lease.
+/// The message after an attempt to break a lease.
 fn outcome(name: &str, holder: &Holder, released: Result<Release, Error>) -> String {
     let (name, fence) = (escaped(name), holder.fence);
     match released {

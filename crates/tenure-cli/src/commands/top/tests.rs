@@ -1,4 +1,4 @@
-//! Keys and polling, in any order that a user and a store may give them.
+//! Keys and polls, in any order.
 
 use std::time::{Duration, SystemTime};
 

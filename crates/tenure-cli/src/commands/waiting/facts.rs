@@ -1,4 +1,4 @@
-//! What is known of a name that is waited for, as text. The store is asked once a second at most; between two answers the clock goes on.
+//! The waiting line. The store answers once a second at most; between two answers the clock runs on.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::output;
 use crate::text::{cut, escaped, owner, rough, utc};
 
-/// The frames of the spinner. ASCII, for every terminal has that.
+/// The frames of the spinner, in ASCII for every terminal.
 const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
 
 /// What is known so far.
@@ -23,7 +23,7 @@ pub(super) struct Facts {
 struct LastStatus {
     at: Instant,
     holder: Option<LastHolder>,
-    /// Where this process stands in the queue.
+    /// The position of this process in the queue.
     position: Option<usize>,
     waiters: usize,
 }
@@ -38,7 +38,7 @@ struct LastHolder {
 struct Away {
     at: Instant,
     since: SystemTime,
-    /// Why, in all words, and in fewer and fewer.
+    /// The error, then without its remedy, then only its reason.
     why: [String; 3],
 }
 
@@ -47,7 +47,7 @@ impl Facts {
         Facts { name: escaped(name), seen: None, away: None }
     }
 
-    /// Enters what the store answered to a question of that moment.
+    /// Takes in an answer to a question that was asked at `asked`.
     pub(super) fn learn(&mut self, asked: Instant, answer: &Result<Status, Error>) {
         self.learn_at(Instant::now(), asked, answer);
     }
@@ -74,17 +74,17 @@ impl Facts {
         }
     }
 
-    /// Whether the store was asked, and answered or failed.
+    /// Whether a first answer or error came.
     pub(super) fn is_known(&self) -> bool {
         self.seen.is_some() || self.away.is_some()
     }
 
-    /// Whether the store did not answer.
+    /// Whether the last question failed.
     pub(super) fn is_away(&self) -> bool {
         self.away.is_some()
     }
 
-    /// As a line on a terminal, no wider than `width`. What is least important is left out first, and never the words that say what a number is.
+    /// The line for a terminal, no wider than `width`. The least important facts are left out first; a number always keeps its words.
     pub(super) fn drawn(&self, now: Instant, frame: usize, width: usize) -> String {
         let spinner = SPINNER[frame % SPINNER.len()];
         let line = |style: Style| format!("{spinner} {}", self.text(now, style));
@@ -109,7 +109,7 @@ impl Facts {
         cut(&line(style), width)
     }
 
-    /// As a line without a terminal; `None` when nothing was learnt after `due`, or nothing worth it.
+    /// The line without a terminal; `None` without news since `due`.
     pub(super) fn said(&self, now: Instant, due: Instant) -> Option<String> {
         let is_away = self.away.as_ref().is_some_and(|away| away.at >= due);
         let is_held = self.seen.as_ref().is_some_and(|seen| seen.at >= due && seen.holder.is_some());
@@ -144,7 +144,7 @@ impl Facts {
 }
 
 impl LastHolder {
-    /// As it was shown that long ago.
+    /// As the store showed it that long ago.
     fn text(&self, ago: Duration, style: Style) -> String {
         let mut text = String::from("; held by ");
         let fit = |part: &str| cut(&escaped(part), style.longest);
@@ -162,7 +162,7 @@ impl LastHolder {
                     let _ = write!(text, ", for {}", rough(held));
                 }
             }
-            // A lock of another library says neither who nor since when.
+            // A lock of another library says neither who holds it nor since when.
             None => text.push_str(&owner(&self.owner)),
         }
         match self.remaining {
@@ -176,7 +176,7 @@ impl LastHolder {
     }
 }
 
-/// What can be left out.
+/// A fact that can be left out.
 #[derive(Clone, Copy)]
 enum Fact {
     Queue = 1,
@@ -195,14 +195,14 @@ impl Fact {
 /// How much room there is.
 #[derive(Clone, Copy)]
 struct Style {
-    /// Those that are shown, as a sum.
+    /// The facts that are shown, as a bit set.
     facts: u8,
-    /// The most columns for a text that others chose.
+    /// The most columns for a name, label, user or host.
     longest: usize,
     outage: Outage,
 }
 
-/// What is said of a store that is away. The reason is what helps, so it is kept longest.
+/// How much of an outage is shown. The reason helps most, so it is kept longest.
 #[derive(Clone, Copy)]
 enum Outage {
     All,
@@ -211,7 +211,7 @@ enum Outage {
     Reason,
 }
 
-/// What texts are cut to, one after the other, until there is room. For the last one, facts are left out first.
+/// The lengths that texts are cut to, in turn. Facts are left out before the last one is tried.
 const LENGTHS: [usize; 4] = [usize::MAX, 64, 32, 16];
 
 impl Style {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_fits_whatever_is_in_it() {
+    async fn a_line_always_fits() {
         let now = Instant::now();
         for (name, label) in
             [("a", ""), ("a", "by hand"), (&"wide 語".repeat(60), "🔒"), ("e\u{301}\u{1b}[2J", "x")]
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_looked_for_is_kept_longest() {
+    async fn the_name_and_the_holder_are_kept_longest() {
         let mut facts = facts(&"n".repeat(100), &"l".repeat(100)).await;
         let seen = facts.seen.as_mut().unwrap();
         (seen.position, seen.waiters) = (Some(2), 3);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn words_stay_and_facts_go() {
+    async fn facts_are_left_out_with_their_words() {
         let mut facts = facts("nightly", "backup.sh").await;
         let seen = facts.seen.as_mut().unwrap();
         (seen.position, seen.waiters) = (Some(2), 3);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_that_is_away_is_told_with_since_when() {
+    async fn an_outage_is_shown_with_its_beginning() {
         let mut facts = facts("a", "").await;
         let begun = Instant::now();
         assert!(facts.said(begun, begun).is_none(), "nothing new");

@@ -1,10 +1,10 @@
-//! One line at the bottom of a terminal, which changes and goes away.
+//! One line at the bottom of a terminal, which is redrawn and erased.
 //!
-//! The cursor stays in its first column: what is erased is from there to the end of the screen. So a terminal that became narrower and broke
-//! the line in two, or that wrote `^C` into it, is left clean as well. No mode of the terminal is changed, so none has to be restored.
+//! The cursor stays in the first column, and the screen is erased from there to its end. That also removes a line that a narrower terminal broke in
+//! two, or a `^C`. No mode of the terminal is changed, so none has to be restored.
 //!
-//! A terminal may belong to several: the line is drawn only while `tenure` is in the foreground, and never waited for. A terminal that was halted
-//! (Ctrl-S) must not halt a process that has to keep its place in the queue, or a lease.
+//! Several processes may share a terminal: the line is drawn only while `tenure` is in the foreground. A write never blocks: a halted terminal (Ctrl-S)
+//! must not stop a process that keeps its position in the queue, or a lease.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -19,12 +19,12 @@ use crate::sys;
 use crate::table::terminal_width;
 use crate::text::is_dumb;
 
-/// For a terminal that does not say.
+/// For a terminal that does not tell its width.
 const USUAL_WIDTH: usize = 80;
 
-/// Where it is shown that a name is waited for: the terminal on stderr, if there is one.
+/// The terminal on stderr, if there is one.
 pub(crate) struct Screen {
-    /// The process group that is in the foreground when `tenure` is; `None` when there is nothing to draw on.
+    /// The process group that is in the foreground if `tenure` is; `None` without a terminal.
     group: Option<Pid>,
     is_paused: Cell<bool>,
     is_drawn: Cell<bool>,
@@ -34,7 +34,7 @@ pub(crate) struct Screen {
 impl Screen {
     /// `group` is that of the process that the user started.
     pub(crate) fn new(group: Option<Pid>) -> Self {
-        // A shell without job control starts what is to run in the background in its own group, with SIGINT ignored.
+        // A shell without job control starts background jobs in its own group, with SIGINT ignored.
         let is_in_background = sys::is_ignored(Signal::INT);
         let has_screen = isatty(std::io::stderr()) && !is_dumb() && !is_in_background;
         Screen {
@@ -45,13 +45,13 @@ impl Screen {
         }
     }
 
-    /// Before the process stops: erases the line, and draws no other until it is resumed.
+    /// Erases the line before the process stops, and draws nothing until [`resume`](Self::resume).
     pub(crate) fn pause(&self) {
         self.erase();
         self.is_paused.set(true);
     }
 
-    /// The process goes on.
+    /// The process was continued.
     pub(crate) fn resume(&self) {
         self.is_paused.set(false);
         self.redraw();
@@ -62,8 +62,8 @@ impl Screen {
         self.changed.notify_one();
     }
 
-    /// Stops this process when its terminal says so (Ctrl-Z), with a clean line. For a process that nobody else stops; to be polled beside the
-    /// wait, and once: after that, the signal has its default action again.
+    /// Stops this process on Ctrl-Z, with the line erased. Poll it beside the wait, and only once: after that, the signal has its default action
+    /// again.
     pub(crate) async fn obey_stops(&self) -> Infallible {
         let kind = SignalKind::from_raw(Signal::TSTP.as_raw());
         let stops = Some(kind).filter(|_| self.group.is_some() && !sys::is_ignored(Signal::TSTP));
@@ -79,7 +79,7 @@ impl Screen {
         }
     }
 
-    /// Until it is to be drawn again.
+    /// Until the line must be drawn again.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -89,7 +89,7 @@ impl Screen {
         self.is_paused.get()
     }
 
-    /// Whether there is a terminal that belongs to this process now.
+    /// Whether there is a terminal, and this process is in its foreground.
     pub(super) fn is_fit(&self) -> bool {
         !self.is_paused() && !is_quiet() && self.is_in_foreground()
     }
@@ -98,7 +98,7 @@ impl Screen {
         self.group.is_some_and(|group| tcgetpgrp(std::io::stderr()) == Ok(group))
     }
 
-    /// How many columns a line may have. In the last one, some terminals go on to the next line.
+    /// How many columns a line may have. After the last column, some terminals wrap.
     pub(super) fn width(&self) -> usize {
         terminal_width(std::io::stderr()).unwrap_or(USUAL_WIDTH) - 1
     }

@@ -1,11 +1,10 @@
-//! What happened between two polling, told by what they show. Pure: the looks and the time between them in, events out.
+//! The events between two snapshots. Pure: snapshots and the time between them in, events out.
 //!
-//! A lease is known by its fence, which no other lease on the name has; locks of other libraries have none, so one that follows another is not told
-//! from it. A waiter is known by who it is and by having waited longer than before: one that waits for a shorter time than at
-//! the look before has come anew.
+//! A lease is recognised by its fence. Locks of other libraries have none, so two that follow each other look like one. A waiter is recognised by its
+//! owner and by having waited longer than in the snapshot before.
 //!
-//! How a lease ended is not written down anywhere but for those that were ended by force. Of the others, one whose time was over when the second look
-//! was made has expired, and one that had time left was given back. So the looks must be closer together than leases are long.
+//! Stores remember how a lease ended only if it was ended by force. Any other lease expired if its time was over at the second snapshot, and was
+//! released otherwise. So snapshots must be closer together than leases are long.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -14,21 +13,21 @@ use tenure::Owner;
 
 use crate::name_status::{HolderStatus, NameStatus, WaiterStatus};
 
-/// What is there at one look, by name. A name that is not in it is free, and nobody waits for it.
+/// What the store shows at one time, by name. A name that is not in it is free, and nobody waits for it.
 pub(crate) type Snapshot = BTreeMap<String, NameStatus>;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventKind {
-    /// It was held when the first look was made.
+    /// It was held in the first snapshot.
     Held,
     /// Someone began to wait.
     Queued,
-    /// Someone does not wait any more, and does not hold it.
+    /// Someone stopped waiting without getting it.
     Left,
-    /// Someone has got it.
+    /// Someone acquired it.
     Acquired,
-    /// It was given back, or its holder died where that is seen.
+    /// It was given back, or its holder died, if the store notices that.
     Released,
     /// The time of the lease was over.
     Expired,
@@ -36,23 +35,23 @@ pub(crate) enum EventKind {
     Broken,
 }
 
-/// Something that happened to a name.
+/// An event of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) kind: EventKind,
     pub(crate) name: String,
     pub(crate) who: Owner,
-    /// That of the lease; nobody who waits has one, nor does a lock of another library.
+    /// The fence of the lease. Waiters and locks of other libraries have none.
     pub(crate) fence: Option<u64>,
-    /// For how long it is held, or was.
+    /// For how long it is or was held.
     pub(crate) held: Option<Duration>,
-    /// For how long it waits, or did; `None` when it was not seen to.
+    /// For how long it waits or waited; `None` if no snapshot shows it waiting.
     pub(crate) waited: Option<Duration>,
-    /// What is left of the lease; `None` when there is none, or it has no expiry.
+    /// How much of the lease is left; `None` without a lease or without expiry.
     pub(crate) left: Option<Duration>,
 }
 
-/// What is there at the first look.
+/// The events of the first snapshot.
 pub(crate) fn present(first: &Snapshot) -> Vec<Event> {
     differences(&Snapshot::new(), first, Duration::ZERO)
         .into_iter()
@@ -63,8 +62,8 @@ pub(crate) fn present(first: &Snapshot) -> Vec<Event> {
         .collect()
 }
 
-/// What happened between two polling. Of a name that is not used any more, `after` says how its last lease was ended. `passed` is the longest time that may
-/// be between what they show.
+/// The events between two snapshots. For an unused name, `after` says how its last lease ended. `passed` is the longest possible time between the
+/// snapshots.
 pub(crate) fn differences(before: &Snapshot, after: &Snapshot, passed: Duration) -> Vec<Event> {
     let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
     names.sort_unstable();
@@ -135,7 +134,7 @@ fn is_same_lease(old: &HolderStatus, new: &HolderStatus) -> bool {
     old.owner == new.owner && (is_foreign || old.fence == new.fence)
 }
 
-/// For how long a lease was held that ended between two polling: to its end, to the next one's beginning, or at most to the second look.
+/// For how long a lease was held that ended between two snapshots: to its end, to the beginning of the next lease, or at most to the second snapshot.
 fn held_to_the_end(
     old: &HolderStatus,
     next: Option<SystemTime>,

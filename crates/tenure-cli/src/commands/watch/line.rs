@@ -23,7 +23,7 @@ impl EventKind {
         }
     }
 
-    /// The word says it all; the colour is for the eye that looks for it.
+    /// The colour only repeats the word.
     fn style(self) -> Style {
         match self {
             EventKind::Acquired => AnsiColor::Green.on_default(),

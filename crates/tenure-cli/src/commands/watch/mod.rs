@@ -1,8 +1,7 @@
 //! `tenure watch`.
 //!
-//! No store is made to tell what happens: that would cost those who hold and wait. It is looked at a few times a second instead, by reading alone, and what
-//! happened is what [differs](differences). A look that takes long is followed by a longer pause, so that at most a fifth of the time is spent looking,
-//! however many names there are.
+//! Making a store report events would cost holders and waiters. So `watch` reads the store a few times a second, and derives [events](events) from the
+//! differences. After a slow reading it pauses longer, so that it spends at most a fifth of the time reading, however many names there are.
 
 mod events;
 mod line;
@@ -28,7 +27,7 @@ use crate::name_status;
 use crate::output::{self, say};
 use crate::text::{escaped, rough};
 
-/// The pause after a look is at least so many times as long as the look.
+/// The pause after a reading is at least so many times as long as the reading.
 const PAUSES: u32 = 4;
 
 /// Print what happens to names, as it happens
@@ -64,7 +63,7 @@ impl Watch {
 
     /// Watches until nobody reads it; returns the exit code.
     async fn watch(&self, domain_seen: ObservedDomain, glob: &Glob) -> Result<u8, Error> {
-        let (mut begun, mut before) = (Instant::now(), look(&domain_seen, glob, &Snapshot::new()).await?);
+        let (mut begun, mut before) = (Instant::now(), snapshot(&domain_seen, glob, &Snapshot::new()).await?);
         if let Err(code) = self.print(&present(&before)).await {
             return Ok(code);
         }
@@ -75,7 +74,7 @@ impl Watch {
                 return Ok(0);
             }
             let now = Instant::now();
-            let after = match look(&domain_seen, glob, &before).await {
+            let after = match snapshot(&domain_seen, glob, &before).await {
                 Ok(after) => after,
                 Err(error) if error.is_transient() => {
                     if away.is_none() {
@@ -111,20 +110,20 @@ impl Watch {
     }
 }
 
-/// Polling at all names that match, and once more at those that were held and are not used any more: how their leases ended is still known.
-async fn look(domain_seen: &ObservedDomain, glob: &Glob, before: &Snapshot) -> Result<Snapshot, Error> {
+/// Reads all names that match, and once more those that were held and are now unused: the store still knows how their leases ended.
+async fn snapshot(domain_seen: &ObservedDomain, glob: &Glob, before: &Snapshot) -> Result<Snapshot, Error> {
     let domain = &domain_seen.domain()?;
     let names = name_status::list(domain, glob).await?;
-    let mut look: Snapshot = names.into_iter().map(|seen| (seen.name.clone(), seen)).collect();
+    let mut names_now: Snapshot = names.into_iter().map(|seen| (seen.name.clone(), seen)).collect();
     for (name, seen) in before {
-        if seen.holder.is_some() && !look.contains_key(name) {
-            look.insert(name.clone(), name_status::inspect(domain, name).await?);
+        if seen.holder.is_some() && !names_now.contains_key(name) {
+            names_now.insert(name.clone(), name_status::inspect(domain, name).await?);
         }
     }
-    Ok(look)
+    Ok(names_now)
 }
 
-/// Whether someone may still read what is printed: a pipe whose reader is gone is known before there is anything to print.
+/// Whether stdout still has a reader. A closed pipe is noticed before there is anything to print.
 fn is_read() -> bool {
     let stdout = stdout();
     let mut ends = [PollFd::new(&stdout, PollFlags::empty())];

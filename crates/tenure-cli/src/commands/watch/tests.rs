@@ -7,7 +7,7 @@ use tenure::{Domain, Owner};
 use super::events::{Event, EventKind, Snapshot, differences, present};
 use crate::name_status::{HolderStatus, NameStatus, WaiterStatus};
 
-/// Between two polling.
+/// Between two snapshots.
 const PASSED: Duration = Duration::from_millis(250);
 const NAME: &str = "nightly";
 

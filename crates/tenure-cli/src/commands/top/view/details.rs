@@ -1,4 +1,4 @@
-//! All that is known of the selected name.
+//! Everything that is known of the selected name.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -11,7 +11,7 @@ use super::Palette;
 use super::fit::{self, wrapped};
 use crate::text::{rough, utc};
 
-/// Of what stands before a fact.
+/// The width of the keys.
 const KEY: u16 = 8;
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
@@ -35,7 +35,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Pa
     frame.render_widget(Paragraph::new(lines).style(palette.row(false, state.is_stale())), inside);
 }
 
-/// How many lines there is no room for.
+/// How many lines do not fit.
 pub(super) fn hidden(area: Rect, state: &State) -> usize {
     if area.height == 0 {
         return 0;

@@ -1,4 +1,4 @@
-//! Text in columns: how wide it is on a terminal, and what is left of it where it does not fit.
+//! The width of text on a terminal, and how it is cut and wrapped.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) fn cut(text: &str, columns: u16) -> String {
     crate::text::cut(text, columns.into())
 }
 
-/// As much of the end as fits: of an address the end tells more.
+/// As much of the end as fits. The end of an address says more than its beginning.
 pub(super) fn cut_left(text: &str, columns: u16) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -29,8 +29,7 @@ pub(super) fn cut_left(text: &str, columns: u16) -> String {
     kept.map_or_else(String::new, |kept| format!("{CUT}{kept}"))
 }
 
-/// A text in lines of so many columns, broken after a space where there is one. Nothing is left out, so that the end of what is typed is where
-/// the cursor is.
+/// Wraps a text after spaces, into lines of so many columns. Nothing is left out, so that the typed text ends at the cursor.
 pub(super) fn wrapped(text: &str, columns: u16) -> Vec<String> {
     // The widest character takes two.
     let columns = columns.max(2);
@@ -39,7 +38,7 @@ pub(super) fn wrapped(text: &str, columns: u16) -> Vec<String> {
         if width(&line) + width_of(c) <= columns {
             line.push(c);
         } else if c == ' ' {
-            // It may stand beyond the end, where it is not seen.
+            // A space beyond the last column is not visible.
             lines.push(std::mem::take(&mut line) + " ");
         } else {
             let rest = line.split_off(line.rfind(' ').map_or(line.len(), |space| space + 1));
@@ -51,7 +50,7 @@ pub(super) fn wrapped(text: &str, columns: u16) -> Vec<String> {
     lines
 }
 
-/// What is left of a time: whole seconds are rounded up, so that a new lease of 10 s is not told to have 9.
+/// How much of a time is left, rounded up to seconds: a new lease of 10 s must not show 9.
 pub(super) fn left(duration: Duration) -> String {
     let second = Duration::from_secs(1);
     if duration <= second {

@@ -1,7 +1,7 @@
-//! From the state to what is on the screen. Pure, so that tests can look at screens of any size without a terminal.
+//! Draws the state. Pure, so that tests can draw screens of any size without a terminal.
 //!
-//! Nothing is said by colour alone: the selected row has a mark, stale rows are told in words, the bar of a lease has its time beside it.
-//! Columns go before names become unreadable; at 40 columns the rest is in the details.
+//! No fact is shown by colour alone: the selected row has a mark, stale rows are named in words, the bar of a lease has its time beside it. On a narrow
+//! screen, columns are left out before names become unreadable; the details have the rest.
 
 mod details;
 mod fit;
@@ -21,14 +21,14 @@ pub(super) use self::palette::Palette;
 use super::state::{Breaking, Mode, Room, State};
 use crate::text::{escaped, fine, rough, utc};
 
-/// Below this the details take the place of the table, instead of half of it.
+/// Below this height, the details replace the table instead of sharing the screen.
 const BOTH: u16 = 12;
-/// Of a message or an error; what does not fit is cut.
+/// For a message or an error. Longer ones are cut.
 const MOST_LINES: u16 = 3;
-/// Of a question: what speaks against it stands before it, and must be seen.
+/// For a question, which begins with a warning that must be visible.
 const MOST_LINES_OF_QUESTION: u16 = 6;
 
-/// No more than fit on the smallest screen.
+/// As many as fit on the smallest screen.
 const HELP: [(&str, &str); 7] = [
     ("↑ ↓ j k", "select; PgUp PgDn Home End"),
     ("Enter", "details, or back"),
@@ -52,7 +52,7 @@ impl Regions {
     fn new(area: Rect, state: &State) -> Self {
         let footer = Footer::new(state).lines(area.width);
         let trouble = trouble(state).map_or(0, |text| lines(&text, area.width, MOST_LINES));
-        // A question comes before all else.
+        // A question is more important.
         let trouble = trouble.min(area.height.saturating_sub(2 + footer));
         let [header, trouble, body, footer] = Layout::vertical([
             Constraint::Length(2),
@@ -74,7 +74,7 @@ impl Regions {
     }
 }
 
-/// Table and details get a half each; what one of them does not need goes to the other, if that needs it.
+/// Table and details get half of the body each. Space that one does not need goes to the other, if it needs more.
 fn halves(body: Rect, state: &State) -> [Constraint; 2] {
     let half = usize::from(body.height / 2);
     let (table, details) = (state.shown().len().max(1) + 1, details::needed(body.width, state));
@@ -127,7 +127,7 @@ fn draw_text(frame: &mut Frame<'_>, area: Rect, text: &str, style: Style) {
 fn draw_header(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
     let [first, second] = Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(area);
     let now = utc(state.now);
-    // The date is the first to go.
+    // A narrow screen has no room for the date.
     let now = if area.width < 70 { now.split_once(' ').map_or("", |(_, time)| time) } else { &now };
     let title = "tenure top  ";
     let [left, right] =
@@ -154,7 +154,7 @@ fn facts(state: &State) -> String {
     facts
 }
 
-/// Why the rows can't be believed, if so.
+/// Why the rows are out of date, if they are.
 fn trouble(state: &State) -> Option<String> {
     let stale = if state.rows().is_empty() { "" } else { "; rows are stale" };
     if let Some(away) = &state.away {
@@ -169,14 +169,14 @@ enum Footer {
     /// Which keys there are, as many as fit.
     Keys(&'static str),
     Message(String),
-    /// Something is being typed at the end of `text`. How it begins, the warning, is never hidden.
+    /// The user types at the end of `text`. The warning, with which it begins, is never hidden.
     Prompt {
         warning: String,
         text: String,
     },
 }
 
-/// What says that the holder of a lease that is to be broken is alive. It may be renewed while the name is typed.
+/// The warning that the holder of a lease may be alive. The lease may be renewed while the user types the name.
 fn signs_of_life(state: &State, breaking: &Breaking) -> String {
     let row = state.rows().iter().find(|row| row.name == breaking.name);
     let same = row.and_then(|row| row.holding.as_ref()).filter(|holding| holding.fence == breaking.fence);
@@ -216,7 +216,7 @@ impl Footer {
         match self {
             Footer::Keys(_) => 1,
             Footer::Message(text) => lines(text, width, MOST_LINES),
-            // The cursor stands behind it.
+            // One column is for the cursor.
             Footer::Prompt { text, .. } => lines(text, width.saturating_sub(1), MOST_LINES_OF_QUESTION),
         }
     }
@@ -227,7 +227,7 @@ impl Footer {
             Footer::Message(text) => return draw_text(frame, area, text, Style::new()),
             Footer::Prompt { warning, text } => (warning, text),
         };
-        // Of what is too long, the warning and the end are shown.
+        // If it is too long, the warning and the end are shown.
         let (columns, height) = (area.width.saturating_sub(1), usize::from(area.height));
         let mut lines = wrapped(text, columns);
         let of_warning = if warning.is_empty() { 0 } else { wrapped(warning.trim_end(), columns).len() };

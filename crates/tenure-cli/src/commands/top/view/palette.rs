@@ -1,4 +1,4 @@
-//! How things look: colours where they are wanted, weight where they are not.
+//! Styles: colours if they are wanted, otherwise weight.
 
 use anstream::{AutoStream, ColorChoice};
 use ratatui::buffer::Cell;
@@ -6,7 +6,7 @@ use ratatui::style::{Color, Modifier, Style};
 
 use crate::text::is_unicode;
 
-/// What the terminal is good for.
+/// What the terminal can show.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Palette {
     pub(super) is_coloured: bool,
@@ -59,7 +59,7 @@ impl Palette {
     }
 }
 
-/// For a locale that has no more; what has no likeness stands as a question mark.
+/// For a locale without Unicode. Other characters become question marks.
 pub(super) fn to_ascii(cell: &mut Cell) {
     if cell.symbol().is_ascii() {
         return;

@@ -1,6 +1,6 @@
 //! The names as a table, one page of it at a time.
 //!
-//! It turns pages instead of scrolling: over a slow line, moving the selection costs two rows and not all of them.
+//! It turns pages instead of scrolling: moving the selection then redraws two rows instead of all, which matters over a slow connection.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -29,8 +29,8 @@ struct Columns {
     has_wait: bool,
 }
 
-/// The widths of columns that have a share each: what one of them does not need goes to those that need more. As long as shares are enough,
-/// nothing moves when rows come and go.
+/// The widths of columns. Each has a share, and gives what it does not need to columns that need more. As long as the shares suffice, columns do not
+/// move when rows come and go.
 fn balanced(shares: [u16; 3], needs: [u16; 3]) -> [u16; 3] {
     let mut widths = shares;
     for (taker, need) in needs.into_iter().enumerate() {
@@ -145,7 +145,7 @@ impl Columns {
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
     let nothing = match (state.round_trip(), state.rows().is_empty()) {
-        // What is not known is told above.
+        // Other lines say what is unknown.
         (None, _) => Some(""),
         (_, true) => Some("no name is held or waited for"),
         _ if state.shown().len() == 0 => Some("no name matches the filter; Esc shows all"),
