@@ -34,7 +34,7 @@ use crate::text::escaped;
 pub(crate) fn on_domain(asked: &args::Domain, work: impl AsyncFnOnce(&Domain) -> Result<u8, Error>) -> u8 {
     match address::domain(asked) {
         Ok((domain, source)) => worked(&domain, &source, work),
-        Err(refused) => told(refused),
+        Err(refused) => refuse(refused),
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn on_domain_read_only(
     match address::domain_read_only(asked) {
         Ok(Ok((domain, source))) => worked(&domain, &source, work),
         Ok(Err(directory)) => absent(&directory),
-        Err(refused) => told(refused),
+        Err(refused) => refuse(refused),
     }
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn on_existing_domain(
     match address::existing_domain(asked) {
         Ok(Ok((domain, source))) => worked(&domain, &source, work),
         Ok(Err(directory)) => no_directory(&directory),
-        Err(refused) => told(refused),
+        Err(refused) => refuse(refused),
     }
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn absence(directory: &Path) -> String {
 /// The remedy for it.
 pub(crate) const WHAT_TO_DO: &str = "check the URL; the first `tenure run` makes the directory";
 
-fn told(refused: Refused) -> u8 {
+fn refuse(refused: Refused) -> u8 {
     output::failed(refused.code, refused.message);
     refused.code
 }

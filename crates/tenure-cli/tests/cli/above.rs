@@ -1,4 +1,4 @@
-//! A `tenure` inside of `tenure run` that lost some of what it was handed: it locks where the outer one does, or not at all.
+//! A `tenure` inside of `tenure run` that lost some variables: it uses the domain of the outer one, or refuses.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -53,7 +53,7 @@ fn one_variable_of_several_is_not_believed() {
 /// A relative path names another file in another directory.
 // R0.6
 #[test]
-fn a_relative_path_is_handed_down_as_an_absolute_one() {
+fn a_relative_path_is_passed_on_as_an_absolute_one() {
     let place = Place::new();
     let url = place.url();
     fs::create_dir(place.path("sub")).unwrap();

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::{ChildStdin, Stdio};
 
-use crate::look::{acquire, both, fence, holder, objects, waiter};
+use crate::ls_status::{acquire, both, fence, holder, objects, waiter};
 use crate::support::{Place, Running, eventually};
 
 /// `tenure break` on a terminal of script(1), whose exit code is that of `tenure`.
@@ -23,7 +23,7 @@ fn await_prompts(running: &Running, count: usize) {
 
 // R2.4
 #[test]
-fn the_holder_is_told_and_the_fence_goes_up() {
+fn the_holder_is_notified_and_the_fence_grows() {
     for place in both() {
         let holder = holder(&place, &["--label", "by hand"], "name");
         let _next = waiter(&place, &["--label", "next"], "name");
@@ -172,7 +172,7 @@ fn a_lock_of_another_library_that_follows_the_one_that_was_shown_is_kept() {
 }
 
 #[test]
-fn a_fence_that_is_no_number_is_told() {
+fn a_fence_must_be_a_number() {
     let place = Place::new();
     for wrong in ["x", "-1", "1.5", "99999999999999999999999", ""] {
         let done = place.end(&["break", "--yes", "name", "--fence", wrong]);

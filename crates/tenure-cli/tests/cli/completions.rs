@@ -53,7 +53,7 @@ fn bash_completes() {
 }
 
 #[test]
-fn what_is_not_read_to_its_end_is_no_failure_and_what_is_not_written_is_one() {
+fn a_closed_pipe_is_no_failure_and_a_full_disk_is_one() {
     let place = Place::new();
     for args in [&["completions", "bash"][..], &["man"]] {
         let (_, unread) = std::io::pipe().unwrap();

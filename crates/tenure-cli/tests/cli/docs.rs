@@ -1,10 +1,8 @@
-//! What the documentation shows is what happens: every block of it that is marked `console` is typed into a shell, and what the shell
-//! shows is compared.
+//! The documentation shows what happens: this test types every block that is marked `console` into a shell, and compares the output.
 //!
-//! A block is one shell, with a directory, a store and a `./backup.sh` of its own. Blocks that can't be run (another machine, a terminal, a
-//! long time) are marked `console no_run`. A comment before a block says what to do first: `<!-- first: tenure … -->`. So that the
-//! text shows what a reader will see, whatever differs from run to run (people, processes, times, fences, tickets) counts as equal; `[..]` stands for
-//! any text, and a line `...` for any lines.
+//! Each block has its own shell, directory, store and `./backup.sh`. Blocks that can't be run (another machine, a terminal, a long time) are marked
+//! `console no_run`. A comment before a block says what to do first: `<!-- first: tenure … -->`. Values that differ between runs (people, processes, times,
+//! fences, tickets) count as equal; `[..]` stands for any text, and a line `...` for any lines.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -165,7 +163,7 @@ fn is_alike(pattern: &str, line: &str) -> bool {
 }
 
 #[test]
-fn what_the_documentation_shows_is_what_happens() {
+fn the_documentation_shows_what_happens() {
     let mut wrong = String::new();
     let blocks: Vec<Block> = documents().iter().flat_map(|document| blocks(document)).collect();
     assert!(blocks.len() > 3, "they are found");
@@ -201,7 +199,7 @@ fn the_documents_have_the_versions_of_the_package() {
 }
 
 #[test]
-fn what_differs_from_run_to_run_is_alike_and_nothing_else() {
+fn only_values_that_differ_between_runs_are_alike() {
     let alike = [
         ("held by root@web1, pid 7", "held by ann@host-2.lan, pid 4711"),
         ("since 2026-11-15 13:34:40 UTC, for 2m30s", "since 2027-01-02 03:04:05 UTC, for 65ms"),

@@ -161,7 +161,7 @@ fn nobody_waits_for_a_script_that_is_gone() {
 }
 
 #[test]
-fn a_script_that_cannot_be_told_does_not_have_it() {
+fn a_line_that_cannot_be_written_gives_the_name_back() {
     for place in both() {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut command = place.tenure(&["hold", "name"]);

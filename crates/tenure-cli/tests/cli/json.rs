@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::look::{acquire, holder, waiter};
+use crate::ls_status::{acquire, holder, waiter};
 use crate::support::{Place, eventually};
 
 /// The fields that the documentation has in the table below a comment.

@@ -1,4 +1,4 @@
-//! A directory to play in, and the processes that were started in it.
+//! A temporary directory for a test, and the processes that were started in it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -16,13 +16,13 @@ use tenure_testkit::redis::{RedisServer, Reply};
 /// Longer than anything takes on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until it is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub(crate) fn eventually(what: &str, is_so: impl FnMut() -> bool) {
     eventually_or(is_so, || what.to_owned());
 }
 
-/// The same; what is missing is said when it is.
+/// The same, with a message for a condition that never holds.
 #[track_caller]
 pub(crate) fn eventually_or(mut is_so: impl FnMut() -> bool, missing: impl FnOnce() -> String) {
     let start = Instant::now();
@@ -60,7 +60,7 @@ fn all_processes() -> impl Iterator<Item = i32> {
     folders.filter_map(|folder| folder.file_name().to_str()?.parse().ok())
 }
 
-/// A directory of its own for every test. Nothing that was started in it outlives it.
+/// A directory for one test. Dropping it kills every process that was started in it.
 pub(crate) struct Place {
     dir: PathBuf,
     mark: String,
@@ -290,7 +290,7 @@ pub(crate) struct Running {
     stderr: PathBuf,
 }
 
-/// How one ended.
+/// How a process ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) code: i32,
@@ -299,12 +299,12 @@ pub(crate) struct Finished {
 }
 
 impl Running {
-    /// The wrapper.
+    /// The wrapper process.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap()
     }
 
-    /// The child of the wrapper.
+    /// The holder process, the child of the wrapper.
     pub(crate) fn holder(&self) -> Pid {
         let wrapper = self.pid().as_raw_pid().to_string();
         let mut children = all_processes().filter(|pid| stat(*pid).is_some_and(|stat| stat[1] == wrapper));

@@ -118,7 +118,7 @@ fn programs_get_objects() {
 
 /// Nobody renews it but the script.
 #[test]
-fn a_ticket_lasts_as_long_as_was_said() {
+fn a_ticket_lasts_as_long_as_requested() {
     let place = Place::new();
     let with = |option: &str| format!("{}?ttl={option}", place.url());
     for (args, ttl) in [
@@ -154,7 +154,7 @@ fn renewed_it_outlasts_its_ttl() {
 /// A script learns that its work was not protected to its end.
 // R2.1, R2.4
 #[test]
-fn a_ticket_that_is_worth_nothing_any_more_is_told() {
+fn a_useless_ticket_is_reported() {
     for place in both() {
         let old = ticket(&place, &["--ttl", "1s", "name"]);
         eventually("it expires", || is_free(&place, "name"));
@@ -222,7 +222,7 @@ fn queued(place: &Place, args: &[&str]) -> Running {
 
 // R1.4
 #[test]
-fn who_waits_is_served_or_leaves_the_queue() {
+fn a_waiter_gets_the_name_or_leaves_the_queue() {
     for place in both() {
         let held = ticket(&place, &["name"]);
         for (signal, code) in
@@ -258,7 +258,7 @@ fn who_waits_is_served_or_leaves_the_queue() {
 
 // R0.5, R0.6
 #[test]
-fn what_is_wrong_is_told() {
+fn wrong_input_is_reported() {
     let place = Place::new();
     let cases: &[(&[&str], i32, &str)] = &[
         (&["acquire", ""], 64, "name is empty"),

@@ -268,7 +268,7 @@ fn a_file_that_can_t_be_read_is_an_error() {
 }
 
 #[test]
-fn only_what_machines_share_with_shared_only() {
+fn shared_only_refuses_domains_of_one_machine() {
     let place = Place::on_redis();
     let (local, shared) = (directory(&place, "locks"), place.url());
     let layered = format!("{shared}?inner={local}");
@@ -455,7 +455,7 @@ fn the_domain_and_its_origin_are_shown() {
 
 /// A hint of what other domain a ticket may be of.
 #[test]
-fn a_ticket_of_another_domain_is_told_which_one_this_is() {
+fn a_useless_ticket_names_the_domain_that_was_asked() {
     let place = Place::new();
     let ticket = place.end(&["acquire", "name"]).stdout;
     let other = directory(&place, "other");
@@ -839,7 +839,7 @@ fn a_home_that_can_t_be_searched_is_named() {
 
 // R0.6
 #[test]
-fn the_files_that_were_looked_for_are_shown() {
+fn files_that_come_first_and_do_not_exist_are_shown() {
     let place = Place::new();
     let user = place.path("home/.config/tenure/url");
     let run = |system: Option<&str>, args: &[&str]| end(&place, on_machine(&place, system, args));
@@ -887,7 +887,7 @@ fn the_files_that_were_looked_for_are_shown() {
 
 /// What only looks makes nothing: a directory that is mistyped would stay.
 #[test]
-fn a_directory_is_not_made_to_be_looked_at() {
+fn reading_creates_no_directory() {
     let place = Place::new();
     let url = directory(&place, "typo");
     let at = |args: &[&str]| {
@@ -946,7 +946,7 @@ fn a_directory_is_not_made_to_be_looked_at() {
 
 /// The same with the inner directory of a layered domain.
 #[test]
-fn an_inner_directory_is_not_made_to_be_looked_at() {
+fn reading_creates_no_inner_directory() {
     let place = Place::on_redis();
     let url = format!("{}?inner={}", place.url(), directory(&place, "typo"));
     let holder = place.start_script(&[], "echo $$ > pid; exec sleep 600");

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::look::{acquire, both, fence, holder, objects, waiter};
+use crate::ls_status::{acquire, both, fence, holder, objects, waiter};
 use crate::support::{Place, Running, eventually};
 
 /// A watcher that has looked once: `present` is held by someone.
@@ -83,7 +83,7 @@ fn a_waiter_that_gives_up_has_left() {
 
 // R4.5
 #[test]
-fn expired_and_broken_are_told_from_given_back() {
+fn expired_broken_and_released_are_told_apart() {
     for place in both() {
         let watcher = watcher(&place, &[]);
         acquire(&place, &["--ttl", "2s", "--label", "short"], "name");
@@ -249,7 +249,7 @@ fn watchers_addresses(place: &Place, watcher: &Running) -> Vec<String> {
 /// What is held on this machine alone is in the inner directory, which the first holder makes.
 // R4.5
 #[test]
-fn an_inner_directory_is_looked_at_as_soon_as_it_is_there() {
+fn an_inner_directory_is_read_as_soon_as_it_exists() {
     let place = Place::on_redis();
     let inner = place.path("inner");
     let url = format!("{}?inner=file://{}&degrade=allow", place.url(), inner.display());

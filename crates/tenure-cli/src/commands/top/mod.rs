@@ -104,11 +104,11 @@ impl Top {
     }
 
     /// Shows the screen; the terminal is as it was when this returns.
-    fn run(&self, domain_seen: ObservedDomain, state: State) -> io::Result<Exit> {
+    fn run(&self, observed: ObservedDomain, state: State) -> io::Result<Exit> {
         let (caught, free) = listen::catch();
         let (sender, events) = mpsc::channel();
         listen::to_signals(&caught, sender.clone())?;
-        let store = Store::start(domain_seen, &self.polling, sender.clone())?;
+        let store = Store::start(observed, &self.polling, sender.clone())?;
         let screen = Screen::open(Palette::of_terminal())?;
         listen::to_keys(sender)?;
         let mut showing = Loop { events, store, screen, caught, free, state };

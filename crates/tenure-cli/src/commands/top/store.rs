@@ -27,10 +27,10 @@ const LEAVE: Duration = Duration::from_millis(500);
 
 /// The thread that polls the store.
 pub(super) struct Store {
-    domain_seen: ObservedDomain,
+    observed: ObservedDomain,
     runtime: Handle,
     events: Sender<Input>,
-    looking: AbortHandle,
+    polling: AbortHandle,
     /// Closed when the thread has ended.
     ended: Receiver<()>,
 }
@@ -38,23 +38,23 @@ pub(super) struct Store {
 impl Store {
     /// Starts to poll at this interval.
     pub(super) fn start(
-        domain_seen: ObservedDomain,
+        observed: ObservedDomain,
         polling: &Polling,
         events: Sender<Input>,
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let looking =
-            runtime.spawn(look(domain_seen.clone(), polling.glob(), polling.interval, events.clone()));
+        let polling =
+            runtime.spawn(poll_store(observed.clone(), polling.glob(), polling.interval, events.clone()));
         let (end, ended) = mpsc::channel();
         let store = Store {
-            domain_seen,
+            observed,
             runtime: runtime.handle().clone(),
             events,
-            looking: looking.abort_handle(),
+            polling: polling.abort_handle(),
             ended,
         };
         thread::Builder::new().name("store".to_owned()).spawn(move || {
-            let _ = runtime.block_on(looking);
+            let _ = runtime.block_on(polling);
             drop((runtime, end));
         })?;
         Ok(store)
@@ -62,26 +62,26 @@ impl Store {
 
     /// Closes the domain, so that nothing of this process stays in the store, unless the store does not answer.
     pub(super) fn close(self) {
-        let Store { domain_seen, looking, ended, .. } = self;
-        looking.abort();
+        let Store { observed, polling, ended, .. } = self;
+        polling.abort();
         let _ = ended.recv_timeout(LEAVE);
-        drop(domain_seen);
+        drop(observed);
     }
 
     /// Breaks a lease as it was shown. The result is an input.
     pub(super) fn break_lock(&self, name: String, holder: Box<Holder>) {
-        let (domain_seen, events) = (self.domain_seen.clone(), self.events.clone());
+        let (observed, events) = (self.observed.clone(), self.events.clone());
         self.runtime.spawn(async move {
-            let released = broken(&domain_seen, &name, &holder).await;
+            let released = broken(&observed, &name, &holder).await;
             let _ = events.send(Input::Broken(outcome(&name, &holder, released)));
         });
     }
 }
 
-async fn look(domain_seen: ObservedDomain, glob: Glob, interval: Duration, events: Sender<Input>) {
+async fn poll_store(observed: ObservedDomain, glob: Glob, interval: Duration, events: Sender<Input>) {
     loop {
         let start = Instant::now();
-        let answer = answer(&domain_seen, &glob).await;
+        let answer = answer(&observed, &glob).await;
         let took = start.elapsed();
         if events.send(Input::Polled(Poll { at: SystemTime::now(), answer })).is_err() {
             return;
@@ -92,14 +92,14 @@ async fn look(domain_seen: ObservedDomain, glob: Glob, interval: Duration, event
     }
 }
 
-async fn answer(domain_seen: &ObservedDomain, glob: &Glob) -> Result<Answer, Error> {
-    let domain = &domain_seen.domain()?;
+async fn answer(observed: &ObservedDomain, glob: &Glob) -> Result<Answer, Error> {
+    let domain = &observed.domain()?;
     let round_trip = domain.health().await?.round_trip;
     Ok(Answer { statuses: name_status::list_statuses(domain, glob).await?, round_trip })
 }
 
-async fn broken(domain_seen: &ObservedDomain, name: &str, holder: &Holder) -> Result<Release, Error> {
-    let domain = domain_seen.domain()?;
+async fn broken(observed: &ObservedDomain, name: &str, holder: &Holder) -> Result<Release, Error> {
+    let domain = observed.domain()?;
     let released = domain.break_lock(name, holder).await?;
     // It may have been ended by a first request whose answer was lost. What is remembered with the fence of a lock of another library is older.
     let is_ours = !holder.owner.is_foreign();

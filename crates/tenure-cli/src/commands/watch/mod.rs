@@ -62,8 +62,8 @@ impl Watch {
     }
 
     /// Watches until nobody reads it; returns the exit code.
-    async fn watch(&self, domain_seen: ObservedDomain, glob: &Glob) -> Result<u8, Error> {
-        let (mut begun, mut before) = (Instant::now(), snapshot(&domain_seen, glob, &Snapshot::new()).await?);
+    async fn watch(&self, observed: ObservedDomain, glob: &Glob) -> Result<u8, Error> {
+        let (mut begun, mut before) = (Instant::now(), snapshot(&observed, glob, &Snapshot::new()).await?);
         if let Err(code) = self.print(&present(&before)).await {
             return Ok(code);
         }
@@ -74,7 +74,7 @@ impl Watch {
                 return Ok(0);
             }
             let now = Instant::now();
-            let after = match snapshot(&domain_seen, glob, &before).await {
+            let after = match snapshot(&observed, glob, &before).await {
                 Ok(after) => after,
                 Err(error) if error.is_transient() => {
                     if away.is_none() {
@@ -111,8 +111,8 @@ impl Watch {
 }
 
 /// Reads all names that match, and once more those that were held and are now unused: the store still knows how their leases ended.
-async fn snapshot(domain_seen: &ObservedDomain, glob: &Glob, before: &Snapshot) -> Result<Snapshot, Error> {
-    let domain = &domain_seen.domain()?;
+async fn snapshot(observed: &ObservedDomain, glob: &Glob, before: &Snapshot) -> Result<Snapshot, Error> {
+    let domain = &observed.domain()?;
     let names = name_status::list(domain, glob).await?;
     let mut names_now: Snapshot = names.into_iter().map(|seen| (seen.name.clone(), seen)).collect();
     for (name, seen) in before {

@@ -155,7 +155,7 @@ fn a_directory_with_other_files() {
 
 // B5
 #[test]
-fn what_the_killed_left_behind_is_counted_and_swept() {
+fn files_of_killed_processes_are_counted_and_removed() {
     let place = Place::new();
     let dir = InMemory::new(&place);
     let has_session = || {

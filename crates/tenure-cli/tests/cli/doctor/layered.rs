@@ -18,7 +18,7 @@ fn of<'r>(report: &'r Report, store: &str) -> Vec<(&'r str, &'r str)> {
 
 // B5, R0.2
 #[test]
-fn both_stores_are_looked_at() {
+fn both_stores_are_examined() {
     let place = Place::on_redis();
     for degrade in ["never", "allow"] {
         let report = doctor_at(&place, &url(&place, degrade));
@@ -33,7 +33,7 @@ fn both_stores_are_looked_at() {
 
 // B5, R0.2
 #[test]
-fn with_redis_away_it_is_said_what_works() {
+fn with_redis_away_it_says_what_still_works() {
     let place = Place::on_redis();
     place.server().kill();
     for (degrade, code, verdict, conclusion) in

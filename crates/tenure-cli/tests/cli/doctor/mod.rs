@@ -132,7 +132,7 @@ fn on_a_terminal_it_is_as_wide_as_that() {
 }
 
 #[test]
-fn what_is_no_store_is_a_usage_error() {
+fn a_url_of_no_store_is_a_usage_error() {
     let place = Place::new();
     for args in [&["doctor", "--url", "memory:"][..], &["doctor", "--url", "nowhere://"], &["doctor", "word"]]
     {

@@ -29,7 +29,7 @@ fn assert_allowed(report: &Report, place: &Place) {
 
 // B5
 #[test]
-fn a_user_without_any_permission_is_told_all_that_is_needed() {
+fn a_user_without_permissions_gets_all_that_are_needed() {
     let (place, url) = place_for(&[]);
     let report = doctor_at(&place, &url);
     assert_eq!((report.verdict("lease"), report.code), ("unfit", 1));

@@ -255,7 +255,7 @@ fn a_clock_that_runs_at_another_rate_is_a_doubt() {
 
 // B5
 #[test]
-fn a_rate_that_cannot_be_told_from_a_slow_network_is_no_doubt() {
+fn a_clock_rate_that_a_slow_network_explains_is_no_doubt() {
     let place = Place::on(sound().clock().start());
     let proxy = Proxy::new(place.server());
     proxy.inject(Fault::DelayReply(Duration::from_millis(100)), u64::MAX, named("TIME"));

@@ -38,7 +38,7 @@ fn stdin_stdout_and_stderr_pass() {
 
 // B1
 #[test]
-fn the_command_is_told_name_and_fence() {
+fn the_command_gets_name_and_fence() {
     let place = Place::new();
     let show = ["run", "a name", "--", "sh", "-c", r#"echo "$TENURE_NAME $TENURE_FENCE""#];
     let fence = |line: &str| line.trim_end().strip_prefix("a name ").unwrap().parse::<u64>().unwrap();
@@ -48,7 +48,7 @@ fn the_command_is_told_name_and_fence() {
 
 /// What a shell gets from `sh -c` alone, it gets under `tenure run`, and the lifeline.
 #[test]
-fn the_command_inherits_what_is_meant_and_nothing_else() {
+fn the_command_inherits_only_its_own_descriptors() {
     let place = Place::new();
     let script = "ls -l /proc/self/fd | grep -o '[0-9]* -> .*' | grep -v ' -> /proc/'; grep ^Sig[BI] /proc/self/status";
     let plain = place.command("sh").args(["-c", script]).output().unwrap();
@@ -154,7 +154,7 @@ fn help_and_version_go_to_stdout() {
 }
 
 #[test]
-fn too_few_descriptors_are_told_whatever_is_missing() {
+fn a_limit_of_descriptors_is_reported() {
     let place = Place::new();
     let tenure = env!("CARGO_BIN_EXE_tenure");
     let mut codes = Vec::new();
@@ -178,7 +178,7 @@ fn too_few_descriptors_are_told_whatever_is_missing() {
 
 // R0.5
 #[test]
-fn a_store_that_cannot_be_used_is_told() {
+fn an_unusable_store_is_reported() {
     let place = Place::new();
     let done = place.end(&["run", "--url", "file:///proc/tenure", "name", "touch", "ran"]);
     assert_eq!(done.code, 69, "{done:?}");

@@ -32,7 +32,7 @@ fn a_line_is_run_by_the_shell_of_the_user() {
 
 // B1
 #[test]
-fn the_command_is_told_how_long_was_waited() {
+fn the_command_learns_how_long_tenure_waited() {
     let place = Place::new();
     let at_once = place.end(&["run", "name", "env"]);
     assert_eq!(variable(&at_once, "TENURE_NAME").unwrap(), "name");

@@ -31,7 +31,7 @@ fn warnings(done: &Finished) -> usize {
 
 // R0.2
 #[test]
-fn the_command_is_told_that_only_this_machine_is_excluded() {
+fn the_command_learns_that_only_this_machine_is_excluded() {
     let place = Place::on_redis();
     let done = start(&place, "allow", &[], ENVIRONMENT).finish();
     assert_eq!((done.code, done.stdout.as_str(), done.stderr.as_str()), (0, "unset\n", ""), "{done:?}");
@@ -53,7 +53,7 @@ fn the_command_is_told_that_only_this_machine_is_excluded() {
 
 // R0.2
 #[test]
-fn a_server_that_goes_away_during_the_run_is_told_once_and_the_command_goes_on() {
+fn an_outage_during_the_run_is_reported_once_and_the_command_goes_on() {
     let place = Place::on_redis();
     let script = format!("{ENVIRONMENT}; echo $$ > pid; while ! [ -e go ]; do sleep .02; done");
     let running = start(&place, "allow", &["--ttl", "2s"], &script);

@@ -21,7 +21,7 @@ fn assert_told(done: &Finished, name: &str, code: i32) {
 
 // R1.1
 #[test]
-fn a_name_that_is_held_above_is_told_at_once() {
+fn a_name_that_is_held_above_is_refused_at_once() {
     for place in [Place::new(), Place::on_redis()] {
         let url = place.url();
         let inner = |line: &str| {
@@ -57,7 +57,7 @@ fn a_name_that_is_held_above_is_told_at_once() {
 /// Neither a command that empties its environment nor another user's shows a fence.
 // R1.1
 #[test]
-fn a_name_that_is_held_above_is_told_without_any_environment() {
+fn a_name_that_is_held_above_is_refused_without_any_environment() {
     for place in [Place::new(), Place::on_redis()] {
         let url = place.url();
         let inner = ["env", "-i", TENURE, "run", "--url", &url, "-w", "20s", "a", "touch", "ran"];
@@ -101,7 +101,7 @@ fn another_name_or_another_domain_is_not_held_above() {
 /// The fence of a lease that was handed over is the one that the store shows.
 // R1.1
 #[test]
-fn a_name_that_was_waited_for_is_told_as_well() {
+fn a_name_that_becomes_held_above_is_refused_while_waiting() {
     for place in [Place::new(), Place::on_redis()] {
         let holder = place.start_script(&[], "echo $$ > pid; sleep 600");
         place.pid("pid");

@@ -178,7 +178,7 @@ fn silent_for_less_than_the_ttl_the_command_goes_on() {
 
 // B4, R1.5
 #[test]
-fn a_deleted_key_stops_the_command_and_what_does_not_end_is_killed() {
+fn a_deleted_key_stops_the_command_by_term_then_kill() {
     let place = Place::on_redis();
     let running = start(&place, "4s");
     let deleted = SystemTime::now();
@@ -201,7 +201,7 @@ fn a_key_that_is_overwritten_stops_the_command() {
 
 // R4.4: what too few replicas have acknowledged is not held, also when the process that asked for it ends.
 #[test]
-fn what_too_few_replicas_know_of_is_given_back() {
+fn a_name_that_too_few_replicas_acknowledged_is_given_back() {
     let place = Place::on_redis();
     let url = format!("{}?replicas=1", place.url());
     let run: &[&str] = &["run", "-n", "--ttl", "1m", "--url", &url, "name", "--", "true"];
@@ -363,7 +363,7 @@ fn is_told_with_its_end(told: &str, what: &str) -> bool {
 
 // R0.5, R1.7
 #[test]
-fn a_lease_that_can_not_be_given_back_is_told_with_its_end() {
+fn a_lease_that_cannot_be_given_back_is_reported_with_its_end() {
     let place = Place::on_redis();
     let running = start_long(&place, &["a"], "exit 7");
     place.server().kill();
@@ -504,7 +504,7 @@ fn an_acquire_that_was_not_answered_is_undone_after_an_outage() {
 
 // I5, R0.5
 #[test]
-fn an_acquire_that_can_not_be_undone_is_told_with_its_end() {
+fn an_acquire_that_cannot_be_undone_is_reported_with_its_end() {
     let done = acquired_without_an_answer(true).expect("no time matters");
     assert!(is_told_with_its_end(&done.stderr, "tenure: `name`"), "{done:?}");
 }

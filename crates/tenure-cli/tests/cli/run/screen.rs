@@ -103,7 +103,7 @@ fn a_wait_is_drawn_and_erased_before_the_command_starts() {
 }
 
 #[test]
-fn what_is_free_is_not_drawn() {
+fn nothing_is_drawn_for_a_free_name() {
     let place = Place::new();
     let terminal = Terminal::run(&place, "$T run name -- echo done");
     assert_eq!(terminal.finish(), "done\r\n");

@@ -47,7 +47,7 @@ fn a_command_that_is_stopped_goes_on() {
 
 /// What the command left running in the background is not waited for, and keeps no name.
 #[test]
-fn what_stays_in_the_background_is_left_alone() {
+fn background_processes_are_left_alone() {
     let place = Place::new();
     let done = place.start(&["run", "name", "--", "sh", "-c", "sleep 600 >&- 2>&- & echo $! > pid"]).finish();
     assert_eq!(done.code, 0);

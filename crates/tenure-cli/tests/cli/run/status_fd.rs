@@ -183,7 +183,7 @@ fn a_descriptor_that_cannot_be_written_is_refused_before_anything_is_done() {
 }
 
 #[test]
-fn who_does_not_read_keeps_nobody_waiting() {
+fn a_reader_that_does_not_read_delays_nobody() {
     let place = Place::new();
     let (_reader, writer) = full_pipe();
     let script = "echo $$ > pid; sleep .1; exit 3";

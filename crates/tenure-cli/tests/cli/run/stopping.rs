@@ -49,7 +49,7 @@ fn its_holder_killed_before_it_had_a_lease_none_is_lost() {
 /// What the command starts may close all descriptors: then the wrapper keeps the name, until it has killed it.
 // B4
 #[test]
-fn its_holder_killed_the_wrapper_keeps_the_name_for_what_closed_the_lifeline() {
+fn after_the_holder_is_killed_the_wrapper_keeps_the_name_for_processes_without_a_lifeline() {
     let place = Place::new();
     let script = r#"exec bash -c '
         for fd in /proc/$$/fd/*; do
@@ -158,7 +158,7 @@ fn a_lost_lease_stops_the_command_in_time() {
 
 // B4
 #[test]
-fn what_does_not_end_when_asked_is_killed_in_time() {
+fn a_command_that_ignores_term_is_killed_in_time() {
     let place = Place::new();
     let ttl = Duration::from_secs(4);
     let running = place.start_script(&["--ttl", "4s"], STUBBORN);
@@ -189,7 +189,7 @@ pub(super) fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
 
 // B4
 #[test]
-fn what_nobody_reads_does_not_keep_it_from_stopping_the_command() {
+fn an_unread_message_does_not_delay_stopping_the_command() {
     let (_reader, writer) = full_pipe();
     for signal in [Signal::KILL, Signal::STOP] {
         let place = Place::new();

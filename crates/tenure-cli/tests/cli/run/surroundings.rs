@@ -26,7 +26,7 @@ fn signals_that_were_blocked_do_not_keep_it_from_hearing() {
 
 /// Where this runs as root, as a user who has no other process, so that the limit is met at each of the processes in turn.
 #[test]
-fn too_few_processes_are_told_whichever_is_missing() {
+fn a_limit_of_processes_is_reported() {
     let place = Place::new();
     fs::set_permissions(place.path("."), fs::Permissions::from_mode(0o777)).unwrap();
     // It is to be that user's.
@@ -59,7 +59,7 @@ fn too_few_processes_are_told_whichever_is_missing() {
 
 /// A name that nothing runs under is not kept for a message.
 #[test]
-fn what_nobody_reads_does_not_keep_a_name_whose_command_cannot_be_started() {
+fn an_unread_message_does_not_keep_the_name_of_a_command_that_cannot_start() {
     let place = Place::new();
     let (reader, writer) = full_pipe();
     let holder = place.start_script(&[], "echo $$ > pid; sleep 600");

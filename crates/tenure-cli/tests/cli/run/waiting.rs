@@ -6,7 +6,7 @@ use crate::support::{Place, eventually, lives};
 
 // R2.3, R4.1
 #[test]
-fn a_busy_name_is_refused_with_who_holds_it_and_what_to_do() {
+fn a_busy_name_is_refused_with_its_holder_and_what_to_do() {
     let place = Place::new();
     let holder = place
         .start_script(&["--label", "night\u{1b}ly"], "echo $TENURE_FENCE > fence; echo $$ > pid; sleep 600");
@@ -60,7 +60,7 @@ fn a_busy_name_is_refused_with_who_holds_it_and_what_to_do() {
 
 // R1.1
 #[test]
-fn who_waits_gets_the_name_when_it_is_free() {
+fn a_waiter_gets_the_name_when_it_is_free() {
     let place = Place::new();
     let holder = place.start_script(&[], "echo $$ > pid; sleep 600");
     place.pid("pid");
@@ -94,7 +94,7 @@ fn never_two_at_the_same_time() {
 
 // R1.4
 #[test]
-fn who_gave_up_has_left_the_queue() {
+fn a_waiter_that_gave_up_has_left_the_queue() {
     let place = Place::new();
     let holder = place.start_script(&[], "echo $$ > pid; sleep 600");
     place.pid("pid");
@@ -176,7 +176,7 @@ fn a_signal_that_is_ignored_is_ignored_by_all() {
 
 // R4.1
 #[test]
-fn without_a_terminal_a_wait_is_told_in_one_line() {
+fn without_a_terminal_a_wait_is_one_line() {
     for place in [Place::new(), Place::on_redis()] {
         let holder = place.start_script(&["--label", "night\u{1b}ly"], "echo $$ > pid; sleep 600");
         place.pid("pid");
@@ -212,7 +212,7 @@ fn without_a_terminal_a_wait_is_told_in_one_line() {
 
 // R4.1
 #[test]
-fn more_is_said_or_nothing() {
+fn verbose_says_more_and_quiet_nothing() {
     let place = Place::new();
     let holder = place.start_script(&["-v"], "echo $TENURE_FENCE > fence; echo $$ > pid; sleep 600");
     place.pid("pid");
@@ -250,7 +250,7 @@ fn more_is_said_or_nothing() {
 
 /// What is to be typed next is typed, by a shell.
 #[test]
-fn the_next_command_names_what_is_held() {
+fn the_suggested_commands_contain_the_name() {
     let place = Place::new();
     for name in ["it's a b", "-n", "$HOME", "a\nb"] {
         let holder = place.start(&["run", "--", name, "sh", "-c", "echo $$ > pid; exec sleep 600"]);
@@ -271,7 +271,7 @@ fn the_next_command_names_what_is_held() {
 
 /// `-E 0` is for what someone else does. That the store is away is said as soon as it is known.
 #[test]
-fn an_outage_is_said_at_once_also_where_a_conflict_is_not() {
+fn an_outage_is_reported_even_if_a_conflict_is_not() {
     let place = Place::new();
     for url in ["redis://127.0.0.1:1", "redis://no.such.host.invalid"] {
         let running = place.start(&["run", "-E", "0", "-w", "1h", "--url", url, "name", "true"]);

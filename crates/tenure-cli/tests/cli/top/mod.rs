@@ -23,7 +23,7 @@ fn end(holder: Running) {
 }
 
 #[test]
-fn it_shows_who_holds_what_and_who_waits() {
+fn it_shows_names_holders_and_waiters() {
     for place in [Place::new(), Place::on_redis()] {
         let (nightly, order) = (hold(&place, "nightly"), hold(&place, "orders/42"));
         let waiter = place.start(&["run", "nightly", "true"]);
@@ -66,7 +66,7 @@ fn it_shows_who_holds_what_and_who_waits() {
 }
 
 #[test]
-fn only_names_that_match_are_looked_at() {
+fn only_matching_names_are_read() {
     let place = Place::new();
     let (nightly, order) = (hold(&place, "nightly"), hold(&place, "orders/42"));
     let mut terminal = Terminal::open(&place, &["top", "--interval", "50ms", "order*"]);
@@ -219,7 +219,7 @@ fn a_store_that_is_away_at_first_is_shown_and_no_password() {
 }
 
 #[test]
-fn what_another_look_will_not_mend_ends_it() {
+fn an_error_that_stays_ends_it() {
     let place = Place::on_redis();
     let url = place.url().replace("redis://", "redis://nobody:wrong@");
     let terminal = Terminal::open(&place, &["top", "--url", &url]);
@@ -229,7 +229,7 @@ fn what_another_look_will_not_mend_ends_it() {
 }
 
 #[test]
-fn without_a_terminal_it_is_told_what_to_use() {
+fn without_a_terminal_it_names_other_commands() {
     let place = Place::new();
     let expected = "tenure: `top` needs a terminal on stdin and stdout, and its name in TERM; use `tenure ls` or `tenure watch --json`\n";
     let finished = place.end(&["top"]);

@@ -1,4 +1,4 @@
-//! `tenure ls` and `tenure status`: what they show of what real processes hold and wait for.
+//! `tenure ls` and `tenure status`, with real holders and waiters.
 
 use std::process::Stdio;
 

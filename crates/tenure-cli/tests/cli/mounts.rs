@@ -1,4 +1,4 @@
-//! `tenure` where something else is mounted than elsewhere on the machine: services and containers see such a place.
+//! `tenure` in a mount namespace of its own, as services and containers have.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
