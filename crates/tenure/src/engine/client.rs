@@ -45,12 +45,15 @@ pub(crate) struct Executed {
     pub(crate) is_degraded: bool,
 }
 
+/// The keeper, before a runtime runs it.
+pub(crate) type Keeper = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// The tasks that a client starts in the background. It knows them by these functions alone, because they know the client.
 pub(crate) struct Background {
     /// Seeks a lease for the tasks that wait for the name.
     pub(crate) seek: fn(Arc<Client>, Name, Bid, Arc<Alarm>),
     /// Keeps the leases of the client until its last handle is gone.
-    pub(crate) keep: fn(KeeperRuns, Arc<Notify>) -> Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub(crate) keep: fn(KeeperRuns, Arc<Notify>) -> Keeper,
     /// Gives back a lease that nobody wants any more.
     pub(crate) give_up: fn(&Arc<Client>, Name, Token),
 }
@@ -274,7 +277,7 @@ impl Client {
     }
 
     /// A new keeper, unless one runs.
-    fn new_keeper(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    fn new_keeper(&self) -> Option<Keeper> {
         if self.is_kept.swap(true, Ordering::AcqRel) {
             return None;
         }

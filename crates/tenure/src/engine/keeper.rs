@@ -4,8 +4,6 @@
 //! another keeper (see `Client::rouse_keeper`). Until then every holder still sees its own deadline.
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,14 +11,14 @@ use tokio::sync::Notify;
 
 use crate::backend::{Answer, Backend, together};
 use crate::core::record::{Op, Reply};
-use crate::engine::client::{Client, KeeperRuns};
+use crate::engine::client::{Client, Keeper, KeeperRuns};
 use crate::engine::release;
 use crate::engine::table::Renewal;
 use crate::time::clock::{Clock, Moment};
 use crate::types::error::Error;
 
 /// Keeps the leases of a client until its last handle is gone, or the domain is closed.
-pub(crate) fn keep(runs: KeeperRuns, alarm: Arc<Notify>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+pub(crate) fn keep(runs: KeeperRuns, alarm: Arc<Notify>) -> Keeper {
     Box::pin(keep_on(runs, alarm))
 }
 

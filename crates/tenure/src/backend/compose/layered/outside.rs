@@ -166,7 +166,7 @@ impl Stores {
         if let Some(token) = bid.replaced {
             self.compensations.undo_now(name, Op::Leave { token }, ttl);
         }
-        if !was_answered && !(bid.began_alone && bid.may_execute_until.is_none()) {
+        if !(was_answered || bid.began_alone && bid.may_execute_until.is_none()) {
             self.compensations.undo_now(name, undo.clone(), ttl);
         }
         if let Some(moment) = bid.may_execute_until {
