@@ -269,7 +269,7 @@ fn wrong_input_is_reported() {
         ),
         (&["acquire", "--url", "memory:", "name"], 64, "private to one process"),
         (&["acquire", "--url", "file:///proc/tenure", "name"], 69, "/proc/tenure"),
-        (&["renew", "tenure1/nonsense"], 64, "ticket is damaged: it does not have six fields"),
+        (&["renew", "tenure1/nonsense"], 64, "ticket is damaged: its text was changed or cut"),
         (&["release", "tenure2/a/1/1/t"], 64, "ticket does not start with `tenure1/`"),
         (&["release"], 64, "<TICKET>"),
     ];

@@ -3,8 +3,9 @@
 //! It goes through shells, files and variables, so all that they could take for something else is escaped. It says the name, the fence and the ttl, so that it is
 //! enough to renew the lease and to give it back; not where the name lives, because that may have a password in it.
 //!
-//! `tenure1/CRC/NAME/FENCE/TTL/TOKEN`: the CRC-32 of what follows it tells a damaged ticket from one whose lease has ended. It comes first, so that a
-//! ticket that was cut still has it. A ticket without a CRC, as versions before 0.1.0 printed it, is accepted.
+//! `tenure1/+CRC/NAME/FENCE/TTL/TOKEN`: the CRC-32 of what follows it tells a damaged ticket from one whose lease has ended. It comes first, so that a
+//! ticket that was cut still has it. A ticket without a CRC, as versions before 0.1.0 printed it, is accepted: its first field is a name, where a plus
+//! is escaped.
 
 use std::fmt;
 use std::str::FromStr;
@@ -99,20 +100,17 @@ impl FromStr for Ticket {
         if text.trim().is_empty() {
             return Err(malformed("is empty"));
         }
-        // A name that was given in place of a ticket is told how one begins.
+        // The error for a name in place of a ticket says how a ticket begins.
         let Some((PREFIX, text)) = text.trim().split_once('/') else {
             return Err(malformed("does not start with `tenure1/`"));
         };
         let fields: Vec<&str> = text.split('/').collect();
         let (name, fence, ttl, token) = match fields[..] {
-            [crc, name, fence, ttl, token] => {
-                if text.strip_prefix(crc).is_none_or(|rest| checksum(&rest[1..]) != crc) {
-                    return Err(malformed("is damaged: its text was changed or cut"));
-                }
+            [crc, name, fence, ttl, token] if checksum(&text[crc.len() + 1..]) == crc => {
                 (name, fence, ttl, token)
             }
-            [name, fence, ttl, token] => (name, fence, ttl, token),
-            _ => return Err(malformed("is damaged: it does not have six fields")),
+            [name, fence, ttl, token] if !name.starts_with('+') => (name, fence, ttl, token),
+            _ => return Err(malformed("is damaged: its text was changed or cut")),
         };
         let name = Name::new(&decode(name).map_err(|_| malformed("has a name that is not UTF-8"))?)?;
         let fence = fence.parse().map_err(|_| malformed("has a fence that is no number"))?;
@@ -133,7 +131,7 @@ impl FromStr for Ticket {
 }
 
 fn checksum(fields: &str) -> String {
-    format!("{:08x}", crc32fast::hash(fields.as_bytes()))
+    format!("+{:08x}", crc32fast::hash(fields.as_bytes()))
 }
 
 #[cfg(test)]
