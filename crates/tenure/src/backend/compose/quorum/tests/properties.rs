@@ -275,7 +275,8 @@ proptest! {
         faults in faults_of_any_kind(),
         seed in 1_u64..,
     ) {
-        run(&skews, faults, seed, Trouble::Restarts, 12 * TTL);
+        let grants = run(&skews, faults, seed, Trouble::Restarts, 12 * TTL);
+        println!("{grants} grants");
     }
 
     // B1: a server whose clock jumps ends leases too early; then fences are what is left.

@@ -100,7 +100,8 @@ async fn a_server_that_restarted_does_not_count_for_one_ttl() {
     let world = World::calm(3);
     set_ages(&world, &[1, 2, 3], Duration::from_secs(60));
     let domain = world.client_without(&[2]);
-    drop(world.drive(domain.lock(NAME).acquire()).await.expect("two of three"));
+    let guard = world.drive(domain.lock(NAME).acquire()).await.expect("two of three");
+    world.drive(guard.release()).await.expect("to release");
     world.servers[1].restart(world.clock.now());
     let error = world.drive(domain.lock(NAME).try_acquire()).await.expect_err("one of three");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -137,6 +138,7 @@ async fn a_lease_that_all_servers_forget_is_not_granted_twice() {
             Ok(attempt) => break attempt.ok().expect("a free name"),
             Err(error) => assert!(error.is_transient(), "{error}"),
         }
+        world.pass(20 * MS).await;
     };
     assert!(!guard.is_held() && next.is_held() && next.fence() > guard.fence());
 }
