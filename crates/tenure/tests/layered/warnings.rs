@@ -48,5 +48,5 @@ async fn without_leave_to_degrade_it_is_told_too() {
         peer.domain.lock("orders/42").acquire().await.expect_err("nobody is there");
     }
     let lines = told(&log);
-    assert!(matches!(&lines[..], [line] if line.contains("nothing is acquired")), "{lines:?}");
+    assert!(matches!(&lines[..], [line] if line.contains("nobody acquires anything")), "{lines:?}");
 }

@@ -106,7 +106,12 @@ async fn a_ticket_with_a_forged_fence_spoils_no_name() {
     let scene = Scene::new().await;
     let (a, b) = (scene.peer().await, scene.peer().await);
     let ticket = a.hold("a").await.detach().await.expect("to detach");
-    let forged = |fence: u64| ticket.to_string().replace(&ticket.fence().to_string(), &fence.to_string());
+    // A ticket of the form without a checksum: NAME/FENCE/TTL/TOKEN.
+    let forged = |fence: u64| {
+        let text = ticket.to_string().replace(&ticket.fence().to_string(), &fence.to_string());
+        let (_, rest) = text.split_once("/+").and_then(|(_, rest)| rest.split_once('/')).expect("a checksum");
+        format!("tenure1/{rest}")
+    };
     for fence in [MOST_FENCE, MOST] {
         let error = forged(fence).parse::<Ticket>().expect_err("no fence of ours");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
