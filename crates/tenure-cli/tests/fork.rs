@@ -2,16 +2,17 @@
 #![expect(unsafe_code, reason = "a fork without an exec is what is tested")]
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::PathBuf;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use tenure::{Attempt, Domain, Error, ErrorKind, Guard, LossKind, Release};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+use tenure::{Attempt, Domain, Error, ErrorKind, Guard, LossKind, Release, Tenure};
 use tenure_testkit::redis::RedisServer;
 use tokio::runtime::{Builder, Runtime};
 
@@ -145,8 +146,17 @@ const LONGEST_CHILD: u32 = 60;
 
 /// Runs a busy process on this store, in a program of its own: its forks must not copy the threads of other tests.
 fn busy(url: &str) {
+    run_alone("a_busy_process_that_forks", url);
+}
+
+/// For a busy machine, on which a command may take long.
+fn patient_url(server: &RedisServer) -> String {
+    format!("{}?ttl=10m&timeout=1m", server.url())
+}
+
+fn run_alone(test: &str, url: &str) {
     let status = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "a_busy_process_that_forks", "--ignored", "--nocapture"])
+        .args(["--exact", test, "--ignored", "--nocapture"])
         .env("TENURE_FORK_URL", url)
         .status()
         .expect("a process");
@@ -161,7 +171,9 @@ fn a_busy_process_that_forks() {
     let url = std::env::var("TENURE_FORK_URL").expect("to be run by another test");
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let domain = runtime.block_on(Domain::open(&url)).expect("a store of our own");
-    let guard = runtime.block_on(domain.lock("orders/42").acquire()).expect("nobody else wants it");
+    // So long that no `lost` ends because its deadline has come.
+    let held = domain.lock("orders/42").ttl(Duration::from_secs(600));
+    let guard = runtime.block_on(held.acquire()).expect("nobody else wants it");
     let (ends, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let load: Vec<_> = (0..8)
         .map(|task| {
@@ -185,8 +197,15 @@ fn a_busy_process_that_forks() {
     let lock = domain.lock("orders/42");
     let mut waiting: Waiting = Box::pin(async move { lock.acquire().await });
     assert!(runtime.block_on(poll_once(&mut waiting)).is_pending(), "it waits behind the guard");
+    // The mutexes of the timers and of the lease are locked all the time as well.
+    let load: Vec<_> =
+        load.into_iter().chain((0..2).map(|_| watch(&runtime, guard.tenure(), &ends))).collect();
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let unopened = silent_domain(&silent);
+    let begun = runtime.block_on(begin(&domain, &unopened, &guard));
+    let dropped = runtime.block_on(begin(&domain, &unopened, &guard));
     let unused = Domain::lazy(&url).expect("a valid URL");
-    let mut copies = Some(Copies { guard, waiting, other, others });
+    let mut copies = Some(Copies { guard, waiting, begun, dropped, other, others });
     let mut outcomes = std::collections::BTreeMap::new();
     for _ in 0..FORKS {
         // SAFETY: the child uses its own copies, makes a runtime of its own, and ends by `_exit`.
@@ -200,12 +219,7 @@ fn a_busy_process_that_forks() {
         }
         let child = Pid::from_raw(child).expect("a child");
         let (_, status) = waitpid(Some(child), WaitOptions::empty()).expect("a child").expect("it ended");
-        let outcome = match (status.exit_status(), status.terminating_signal()) {
-            (Some(0), _) => "refused, and its own domain works".to_owned(),
-            (Some(code), _) => format!("went wrong at step {code}: see `Step`"),
-            (_, signal) => format!("hung: ended by signal {signal:?}"),
-        };
-        *outcomes.entry(outcome).or_insert(0) += 1;
+        *outcomes.entry(outcome(status)).or_insert(0) += 1;
     }
     let before = turns.load(Ordering::Relaxed);
     let start = Instant::now();
@@ -216,29 +230,111 @@ fn a_busy_process_that_forks() {
     ends.store(true, Ordering::Relaxed);
     load.into_iter().for_each(|task| runtime.block_on(task).expect("the parent's tasks go on as ever"));
     println!("{url}: {outcomes:?} after {} turns of the parent", turns.load(Ordering::Relaxed));
-    let Copies { guard, waiting, other, others } = copies.expect("the parent's own");
-    drop(waiting);
+    let Copies { guard, waiting, begun, dropped, other, others } = copies.expect("the parent's own");
+    drop((waiting, begun, dropped));
     assert!(others.is_held() && other.metrics().lost == 0, "the parent holds what it held");
     assert!(guard.is_held() && domain.metrics().lost == 0, "the parent holds what it held");
     assert_eq!(runtime.block_on(guard.release()).expect("the store answers"), Release::Done);
     assert_eq!(outcomes.len(), 1, "each of {FORKS} children: {outcomes:?}");
-    assert!(outcomes.contains_key("refused, and its own domain works"), "{outcomes:?}");
+    assert!(outcomes.contains_key(GOOD), "{outcomes:?}");
+}
+
+/// What a child is to come to.
+const GOOD: &str = "refused, and its own domain works";
+
+fn outcome(child: WaitStatus) -> String {
+    match (child.exit_status(), child.terminating_signal()) {
+        (Some(0), _) => GOOD.to_owned(),
+        (Some(code), _) => format!("went wrong at step {code}: see `Step`"),
+        (_, signal) => format!("hung: ended by signal {signal:?}"),
+    }
+}
+
+/// Begins and ends waits for the loss of a lease, as fast as it can.
+fn watch(runtime: &Runtime, lease: &Tenure, ends: &Arc<AtomicBool>) -> tokio::task::JoinHandle<()> {
+    let (lease, ends) = (lease.clone(), Arc::clone(ends));
+    runtime.spawn(async move {
+        while !ends.load(Ordering::Relaxed) {
+            let mut lost = pin!(lease.lost());
+            assert!(
+                std::future::poll_fn(|cx| Poll::Ready(lost.as_mut().poll(cx))).await.is_pending(),
+                "it is held"
+            );
+            tokio::task::yield_now().await;
+        }
+    })
 }
 
 type Waiting = Pin<Box<dyn Future<Output = Result<Guard, Error>>>>;
+
+/// A future that was polled before the fork; what it fails with.
+type Begun = Pin<Box<dyn Future<Output = Option<ErrorKind>>>>;
+
+/// A domain whose server accepts connections and never answers.
+fn silent_domain(silent: &TcpListener) -> Domain {
+    let port = silent.local_addr().expect("an address").port();
+    Domain::lazy(format!("redis://127.0.0.1:{port}").as_str()).expect("a valid URL")
+}
+
+/// Polls one of each kind of future that waits. A store that answers at once leaves out some.
+async fn begin(domain: &Domain, unopened: &Domain, guard: &Guard) -> Vec<(Step, Begun)> {
+    const LONG: Duration = Duration::from_secs(3_600);
+    let (lease, held) = (guard.tenure().clone(), domain.lock("orders/42"));
+    let (limited, without_budget, free) = (held.clone(), held, domain.lock("orders/44"));
+    let released = domain.lock("orders/45").acquire().await.expect("nobody else wants it");
+    let (connecting, connecting_limited) = (unopened.lock("orders/42"), unopened.lock("orders/42"));
+    let inspected = unopened.clone();
+    let mut without_budget: Begun =
+        Box::pin(async move { Some(without_budget.acquire().await.err()?.kind()) });
+    std::future::poll_fn(|cx| {
+        while pin!(tokio::task::coop::consume_budget()).poll(cx).is_ready() {}
+        assert!(without_budget.as_mut().poll(cx).is_pending(), "others come first");
+        Poll::Ready(())
+    })
+    .await;
+    tokio::task::yield_now().await;
+    let begun: [(Step, Begun); 7] = [
+        (Step::BegunLost, Box::pin(async move { Some(Error::from(lease.lost().await).kind()) })),
+        (
+            Step::BegunLimited,
+            Box::pin(async move { Some(limited.try_acquire_for(LONG).await.err()?.kind()) }),
+        ),
+        (Step::BegunAsking, Box::pin(async move { Some(free.acquire().await.err()?.kind()) })),
+        (Step::BegunRelease, Box::pin(async move { Some(released.release().await.err()?.error.kind()) })),
+        (
+            Step::BegunInspect,
+            Box::pin(async move { Some(inspected.inspect("orders/42").await.err()?.kind()) }),
+        ),
+        (Step::BegunConnecting, Box::pin(async move { Some(connecting.acquire().await.err()?.kind()) })),
+        (
+            Step::BegunConnectingLimited,
+            Box::pin(async move { Some(connecting_limited.try_acquire_for(LONG).await.err()?.kind()) }),
+        ),
+    ];
+    let mut pending = vec![(Step::BegunWithoutBudget, without_budget)];
+    for (step, mut future) in begun {
+        if poll_once(&mut future).await.is_pending() {
+            pending.push((step, future));
+        }
+    }
+    pending
+}
 
 /// What a child has copies of.
 struct Copies {
     guard: Guard,
     /// Waits behind the guard.
     waiting: Waiting,
+    /// Futures that the child polls, and others that it drops.
+    begun: Vec<(Step, Begun)>,
+    dropped: Vec<(Step, Begun)>,
     /// A client of which the child drops every handle.
     other: Domain,
     others: Guard,
 }
 
-async fn poll_once(waiting: &mut Waiting) -> Poll<()> {
-    std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).map(drop))).await
+async fn poll_once<T>(future: &mut Pin<Box<dyn Future<Output = T>>>) -> Poll<()> {
+    std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).map(drop))).await
 }
 
 /// What a child tries, and what went wrong if it did not go as it should. The number is its exit code.
@@ -259,6 +355,16 @@ enum Step {
     OpenOwn,
     UseOwn,
     Exclusion,
+    BegunLost,
+    BegunLimited,
+    BegunAsking,
+    BegunRelease,
+    BegunInspect,
+    BegunConnecting,
+    BegunConnectingLimited,
+    BegunWithoutBudget,
+    WorkGoesOn,
+    RunKind,
 }
 
 impl Step {
@@ -271,7 +377,7 @@ impl Step {
 fn in_the_child(url: &str, domain: &Domain, unused: &Domain, copies: Option<Copies>) -> Result<(), Step> {
     let ensure = |is_good: bool, step: Step| if is_good { Ok(()) } else { Err(step) };
     let is_forked = |kind: ErrorKind| kind == ErrorKind::Forked;
-    let Copies { guard: copy, mut waiting, other, others } = copies.ok_or(Step::IsHeld)?;
+    let Copies { guard: copy, mut waiting, begun, dropped, other, others } = copies.ok_or(Step::IsHeld)?;
     ensure(!copy.is_held() && copy.remaining().is_zero(), Step::IsHeld)?;
     runtime().block_on(async {
         let limit = Duration::from_secs(10);
@@ -299,6 +405,11 @@ fn in_the_child(url: &str, domain: &Domain, unused: &Domain, copies: Option<Copi
             Err(_) => return Err(Step::WaiterWaits),
         }
         drop(waiting);
+        for (step, mut future) in begun {
+            let kind = tokio::time::timeout(limit, &mut future).await.map_err(|_| step)?;
+            ensure(kind.is_some_and(is_forked), step)?;
+        }
+        drop(dropped);
         // The last handles of their client.
         drop(others);
         drop(other);
@@ -343,13 +454,79 @@ fn a_child_of_a_busy_process_is_refused_on_a_directory() {
 // R1.3, R3.5
 #[test]
 fn a_child_of_a_busy_process_is_refused_on_redis() {
-    busy(&RedisServer::start().url());
+    busy(&patient_url(&RedisServer::start()));
 }
 
 // R1.3, R3.5
 #[test]
 fn a_child_of_a_busy_process_has_memory_of_its_own() {
     busy("memory:shared");
+}
+
+/// Forks again and again inside of a `run`, while other threads lock the mutexes of the lease and of the timers.
+#[test]
+#[ignore = "run by the other tests, as a process of its own"]
+fn work_that_forks() {
+    let url = std::env::var("TENURE_FORK_URL").expect("to be run by another test");
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let domain = runtime.block_on(Domain::open(&url)).expect("a store of our own");
+    let (lock, parent) = (domain.lock("orders/42"), std::process::id());
+    let ends = Arc::new(AtomicBool::new(false));
+    let ran = runtime.block_on(async {
+        let work = async |lease: Tenure| {
+            let load: Vec<_> = (0..2).map(|_| watch(&runtime, &lease, &ends)).collect();
+            // The child has a copy of this as well.
+            let mut sleep = pin!(tokio::time::sleep(Duration::from_secs(3_600)));
+            assert!(std::future::poll_fn(|cx| Poll::Ready(sleep.as_mut().poll(cx))).await.is_pending());
+            let mut outcomes = std::collections::BTreeMap::new();
+            for _ in 0..FORKS {
+                // What has woken this task before must not wake it in the child.
+                tokio::task::yield_now().await;
+                // SAFETY: the child does nothing but return from `run`, and ends by `_exit`.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    // SAFETY: both are async-signal-safe.
+                    unsafe { libc::alarm(LONGEST_CHILD) };
+                    std::future::pending::<()>().await;
+                    // SAFETY: as above.
+                    unsafe { libc::_exit(Step::exit_code(Err(Step::WorkGoesOn))) };
+                }
+                let child = Pid::from_raw(child).expect("a child");
+                let (_, status) =
+                    waitpid(Some(child), WaitOptions::empty()).expect("a child").expect("it ended");
+                *outcomes.entry(outcome(status)).or_insert(0) += 1;
+            }
+            ends.store(true, Ordering::Relaxed);
+            for task in load {
+                task.await.expect("the parent's tasks go on as ever");
+            }
+            outcomes
+        };
+        let ran = lock.run(work).await;
+        if std::process::id() != parent {
+            let is_forked = ran.is_err_and(|error| error.kind() == ErrorKind::Forked);
+            let outcome = if is_forked { Ok(()) } else { Err(Step::RunKind) };
+            // SAFETY: it is async-signal-safe.
+            unsafe { libc::_exit(Step::exit_code(outcome)) };
+        }
+        ran
+    });
+    let ran = ran.expect("the parent holds what it held");
+    println!("{url}: {:?}", ran.value);
+    assert_eq!(ran.report.release.expect("the store answers"), Release::Done);
+    assert_eq!(ran.value.get(GOOD), Some(&FORKS), "each of {FORKS} children: {:?}", ran.value);
+}
+
+// R1.3, R3.5
+#[test]
+fn work_that_forks_stops_in_the_child_on_a_directory() {
+    run_alone("work_that_forks", &Directory::new().url());
+}
+
+// R1.3, R3.5
+#[test]
+fn work_that_forks_stops_in_the_child_on_redis() {
+    run_alone("work_that_forks", &patient_url(&RedisServer::start()));
 }
 
 /// Is cloned twice, each time as the first process of a pid namespace, as it is itself: so the copies of its memory can't be told apart by

@@ -18,6 +18,7 @@ use crate::types::error::{Error, ErrorKind};
 use crate::types::finding::Finding;
 use crate::types::metrics::Metrics;
 use crate::types::name::Name;
+use crate::types::process::{AtHome, Home};
 use crate::types::release::Release;
 use crate::types::status::{Health, Holder, Status};
 use crate::url::{Degrade, DomainUrl};
@@ -525,8 +526,12 @@ impl Domain {
         let (tasks, clock) = (&self.client.tasks, &self.client.clock);
         // First the work that is stopped, because what it leaves behind may have to be done in the background. A `run` that nobody polls
         // never ends.
-        clock.until(clock.now() + LONGEST_STOP, tasks.runs_ended()).await;
-        tasks.all_done().await;
+        let waiting = async {
+            clock.until(clock.now() + LONGEST_STOP, tasks.runs_ended()).await;
+            tasks.all_done().await;
+        };
+        // A forked child does not wait for its parent's work.
+        let _ = AtHome::new(Home::here(), waiting).await;
     }
 
     async fn execute(&self, name: &Name, op: Op) -> Result<Executed, Error> {

@@ -10,7 +10,6 @@ use crate::api::lock::{Attempt, Lock};
 use crate::engine::client::Client;
 use crate::types::error::Error;
 use crate::types::fence::Fence;
-use crate::types::loss::{Loss, LossKind};
 use crate::types::release::Release;
 
 /// What [`Lock::run`] did: the value of the work, and the report on it.
@@ -60,7 +59,8 @@ impl Lock {
     ///
     /// # Errors
     /// [`Lost`](crate::ErrorKind::Lost) when the lease was lost before the work was done, be it that the work was stopped, or that it went on
-    /// without an await until it was done; else as [`acquire`](Self::acquire). What the work
+    /// without an await until it was done; else as [`acquire`](Self::acquire). [`Forked`](crate::ErrorKind::Forked) in the child, if the work forks:
+    /// the child's copy of the work stops at its next await, and is leaked. What the work
     /// itself returns, an error too, is the value. A release that fails is in the report and loses no value.
     ///
     /// # Cancel safety
@@ -157,22 +157,19 @@ impl Lock {
     ) -> Result<Ran<T>, Error> {
         let clock = &self.client.clock;
         let (started, since) = (clock.now(), clock.wall());
-        let finished = {
+        let turn = &guard.lease().0;
+        // Work that forks must not go on in the child as well, which does not hold the lock.
+        let finished = turn.at_home(async {
             let mut work = pin!(work(guard.lease().clone()));
-            let mut lost = pin!(guard.lost());
+            let mut lost = pin!(turn.watch());
             // The loss is looked at first: work that is lost must not take another step.
-            std::future::poll_fn(|cx| {
-                // Work that forks must not go on in the child as well, which does not hold the lock.
-                if !self.client.is_here() {
-                    return Poll::Ready(Err(Loss::new(guard.lease().0.lease.name.clone(), LossKind::Forked)));
-                }
-                match lost.as_mut().poll(cx) {
-                    Poll::Ready(loss) => Poll::Ready(Err(loss)),
-                    Poll::Pending => work.as_mut().poll(cx).map(Ok),
-                }
+            std::future::poll_fn(|cx| match lost.as_mut().poll(cx) {
+                Poll::Ready(loss) => Poll::Ready(Err(loss)),
+                Poll::Pending => work.as_mut().poll(cx).map(Ok),
             })
             .await
-        };
+        });
+        let finished = finished.await.flatten();
         // Work that never waited was not stopped by a loss: it must not pass for done under the lock.
         let finished = match guard.loss() {
             Some(loss) => Err(loss),

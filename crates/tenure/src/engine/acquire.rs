@@ -23,6 +23,7 @@ use crate::time::backoff::Attempts;
 use crate::time::clock::Moment;
 use crate::types::error::{Error, ErrorKind};
 use crate::types::name::Name;
+use crate::types::process::{AtHome, Home};
 use crate::types::status::Busy;
 
 pub(crate) enum Outcome {
@@ -66,9 +67,9 @@ pub(crate) async fn acquire(
     claim: &Arc<Claim>,
     patience: Patience,
 ) -> Result<Outcome, Error> {
-    client.check_process()?;
     // A loop of uncontended acquires must not starve the other tasks of its thread.
     tokio::task::coop::consume_budget().await;
+    client.check_process()?;
     let mut attempts = None;
     loop {
         let error = match acquire_once(client, claim, patience).await {
@@ -80,7 +81,7 @@ pub(crate) async fn acquire(
         if !error.is_transient() || patience.at_first().is_zero() {
             return Err(error);
         }
-        Box::pin(pause(client, patience, &mut attempts, error)).await?;
+        AtHome::new(Home::here(), pause(client, patience, &mut attempts, error)).await??;
     }
 }
 
@@ -104,7 +105,6 @@ async fn pause(
         // A wait with a limit lasts until the limit.
         client.clock.sleep_until(attempts.give_up).await;
     }
-    client.check_process()?;
     again
 }
 
@@ -131,7 +131,7 @@ async fn acquire_once(
 ) -> Result<Outcome, Ended> {
     let Patience { waits, limit, .. } = patience;
     if client.opened_before().is_none() {
-        Box::pin(connect(client, limit)).await?;
+        AtHome::new(Home::here(), connect(client, limit)).await??;
     }
     // For waiting tasks too: the task that asks on their behalf may run on a runtime that ends before this one.
     client.see_runtime(&claim.terms)?;
@@ -268,7 +268,7 @@ impl Acquiring<'_> {
         let mut is_watched = self.is_watched;
         if self.asked_until.is_some() {
             is_watched = false;
-            Box::pin(self.wait_for_asker(limit)).await;
+            AtHome::new(Home::here(), self.wait_for_asker(limit)).await?;
         }
         let called = std::future::poll_fn(|cx| match std::mem::take(&mut is_watched) {
             true => Poll::Pending,
@@ -276,13 +276,12 @@ impl Acquiring<'_> {
             false => Poll::Ready(Wakeup::Failed(Error::forked())),
         });
         let call = match limit {
-            Some(limit) => Box::pin(self.client.clock.until(limit, called)).await,
+            Some(limit) => AtHome::new(Home::here(), self.client.clock.until(limit, called)).await?,
             None => Some(called.await),
         };
         self.is_queued = false;
         let call = match call {
             Some(call) => call,
-            None if !self.client.is_here() => return Err(Error::forked().into()),
             None => {
                 // The cohort knows who holds the name only while a task waits: look before this task leaves.
                 let mut table = self.client.table.lock();
@@ -307,11 +306,8 @@ impl Acquiring<'_> {
         let Some(until) = self.asked_until.filter(|&until| limit.is_none_or(|limit| until < limit)) else {
             return;
         };
-        let called = std::future::poll_fn(|cx| match client.is_here() {
-            true => self.task.poll_is_woken(cx),
-            false => Poll::Ready(()),
-        });
-        if client.clock.until(until, called).await.is_none() && client.is_here() {
+        let woken = std::future::poll_fn(|cx| self.task.poll_is_woken(cx));
+        if client.clock.until(until, woken).await.is_none() {
             client.change(|table, effects| table.ask_overdue(name, effects));
         }
     }

@@ -29,7 +29,7 @@ use crate::types::error::Error;
 use crate::types::loss::{Loss, LossKind};
 use crate::types::name::Name;
 use crate::types::owner::{Session, Token};
-use crate::types::process::FirstUser;
+use crate::types::process::{AtHome, FirstUser, Home};
 
 /// The longest that an attempt to connect may take.
 const LONGEST_CONNECT: Duration = Duration::from_secs(10);
@@ -151,7 +151,8 @@ impl Client {
             return Ok(backend);
         }
         self.tasks.see_runtime();
-        Box::pin(async {
+        // A forked child does not wait for a connection of its parent.
+        let connecting = AtHome::new(Home::here(), async {
             let mut closing = pin!(self.closing.notified());
             closing.as_mut().enable();
             self.check()?;
@@ -162,8 +163,8 @@ impl Client {
             })
             .await?;
             Ok(backend)
-        })
-        .await
+        });
+        connecting.await?
     }
 
     fn connect(&self) -> Pending<Arc<dyn Backend>> {
@@ -315,19 +316,18 @@ impl Client {
     pub(crate) async fn in_time<T>(
         &self,
         give_up: Moment,
-        work: impl Future<Output = Result<T, Error>>,
+        mut work: impl Future<Output = Result<T, Error>> + Unpin,
     ) -> Result<T, Error> {
-        let mut work = pin!(work);
-        let mut work = pin!(std::future::poll_fn(|cx| match self.is_here() {
-            true => work.as_mut().poll(cx),
-            false => Poll::Ready(Err(Error::forked())),
-        }));
+        self.check_process()?;
         // A store in this process or on this machine answers at once: that needs no look at the clock.
-        if let Poll::Ready(answer) = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+        if let Poll::Ready(answer) =
+            std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut work).poll(cx))).await
+        {
             return answer;
         }
         let timeout = give_up.since(self.clock.now());
-        self.clock.until(give_up, work).await.unwrap_or_else(|| {
+        let answer = AtHome::new(Home::here(), self.clock.until(give_up, work)).await?;
+        answer.unwrap_or_else(|| {
             let store = self.opened_before().map_or_else(|| "store".to_owned(), |backend| backend.called());
             Err(Error::unanswered(format!(
                 "{store} did not answer within {}",

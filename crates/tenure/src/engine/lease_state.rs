@@ -17,7 +17,7 @@ use crate::types::fence::Fence;
 use crate::types::loss::{Loss, LossKind};
 use crate::types::name::Name;
 use crate::types::owner::Token;
-use crate::types::process::Home;
+use crate::types::process::{AtHome, Home};
 
 /// No fence: it is nobody's turn.
 const NOBODY: u64 = 0;
@@ -239,13 +239,20 @@ impl Turn {
         self.lease.loss().cloned()
     }
 
-    /// Resolves when it is not held any more.
+    /// Resolves when it is not held any more; in a forked child, when it is next polled.
     pub(crate) async fn lost(&self) -> Loss {
+        self.at_home(self.watch()).await.unwrap_or_else(|loss| loss)
+    }
+
+    /// Runs a future of the process that has the lease. In a forked child that is a loss, and the child leaks its copy of the future.
+    pub(crate) async fn at_home<T>(&self, future: impl Future<Output = T>) -> Result<T, Loss> {
+        let at_home = AtHome::new(self.lease.home, future).await;
+        at_home.map_err(|_| Loss::new(self.lease.name.clone(), LossKind::Forked))
+    }
+
+    /// Resolves when it is not held any more. To be polled [`at_home`](Self::at_home) only.
+    pub(crate) async fn watch(&self) -> Loss {
         let lease = &self.lease;
-        // First of all: a thread of the parent may have been in the middle of a change when this process was forked.
-        if !lease.home.is_here() {
-            return Loss::new(lease.name.clone(), LossKind::Forked);
-        }
         let _watcher = Watcher::new(&lease.watchers);
         loop {
             let mut changed = pin!(lease.changed.notified());

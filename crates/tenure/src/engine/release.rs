@@ -4,7 +4,7 @@
 //! has expired there, which is the backstop for everything here. The store may have a lease for longer than its holder believes in it
 //! ([`SharedLease::in_store_until`](crate::engine::lease_state::SharedLease::in_store_until)), so this goes on after the holder's deadline.
 
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,14 +142,12 @@ impl Returning {
     }
 
     /// Waits for the answer. Once the request is sent, the next task may ask: its request arrives after this one.
-    async fn sent(&mut self, answer: Pending<Answer>) -> Result<Answer, Error> {
-        let mut answer = pin!(answer);
-        std::future::poll_fn(|cx| {
-            let poll = answer.as_mut().poll(cx);
+    fn sent(&mut self, mut answer: Pending<Answer>) -> impl Future<Output = Result<Answer, Error>> + Unpin {
+        std::future::poll_fn(move |cx| {
+            let poll = Pin::new(&mut answer).poll(cx);
             self.reopen();
             poll
         })
-        .await
     }
 
     fn reopen(&mut self) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::time::clock::{Clock, Moment};
 use crate::types::error::Error;
+use crate::types::process::{AtHome, Home};
 
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(500);
@@ -75,8 +76,7 @@ impl Attempts {
             return Err(error);
         }
         self.why = Some(error);
-        clock.sleep_until(again).await;
-        Ok(())
+        AtHome::new(Home::here(), clock.sleep_until(again)).await
     }
 }
 
