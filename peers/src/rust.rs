@@ -8,6 +8,7 @@ use distributed_lock_core::traits::{DistributedLock, LockHandle, LockProvider};
 use distributed_lock_redis::RedisLockProvider;
 use rslock::LockManager;
 
+use crate::STALLING;
 use crate::raw::{Raw, RawLock};
 use crate::takers::{ready, tenure_turns};
 use crate::tasks::Contender;
@@ -27,6 +28,10 @@ pub(crate) fn work(kind: &str, mut arguments: impl Iterator<Item = String>) {
             "raw" => raw_turns(&url).await,
             "rslock" => rslock_turns(url, hold).await,
             "distributed-lock" => distributed_lock_turns(url, hold).await,
+            STALLING => {
+                ready();
+                std::future::pending().await
+            }
             other => panic!("no worker is called {other}"),
         }
     });

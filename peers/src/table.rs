@@ -1,10 +1,7 @@
 //! What was measured, with a line for each contender and a column for each metric; the last column says which rounds came to nothing.
 
-use std::collections::BTreeMap;
-
-use crate::Outcome;
 use crate::report::Report;
-use crate::turns::Round;
+use crate::turns::{Outcome, Round, failures};
 
 const SCENARIO: usize = 26;
 
@@ -15,15 +12,7 @@ pub(crate) struct Table(Vec<(String, String, String)>);
 impl Table {
     /// Notes why rounds came to nothing; returns those that did not.
     pub(crate) fn note<'a>(&mut self, scenario: &str, kind: &str, rounds: &'a [Outcome]) -> Vec<&'a Round> {
-        let mut reasons = BTreeMap::new();
-        rounds
-            .iter()
-            .filter_map(|round| round.as_ref().err())
-            .for_each(|why| *reasons.entry(*why).or_insert(0) += 1);
-        let many = rounds.len();
-        let reasons: Vec<String> =
-            reasons.into_iter().map(|(why, times)| format!("{why} in {times} of {many} rounds")).collect();
-        self.0.push((scenario.to_owned(), kind.to_owned(), reasons.join(", ")));
+        self.0.push((scenario.to_owned(), kind.to_owned(), failures(rounds)));
         rounds.iter().flatten().collect()
     }
 

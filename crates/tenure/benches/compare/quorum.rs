@@ -1,7 +1,8 @@
 //! A majority of five servers, beside rslock on the same five: eight processes that take turns on one name.
 //!
 //! rslock is no dependency of this program: its worker is one of `peers/`, a workspace of its own, which is built for it. Both wait until
-//! they have the name, with the settings that they come with.
+//! they have the name, with the settings that they come with. If rslock stalls, its row says so. `TENURE_BENCH_PEER=stalling` measures a peer
+//! that always does.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,9 +14,9 @@ use crate::Scenario;
 use crate::handover::add;
 use crate::monitor::Monitor;
 use crate::report::{Report, target_dir};
-use crate::turns::{Round, Window};
+use crate::turns::{Outcome, Round, Window, failures};
 use crate::worker;
-use crate::workers::Workers;
+use crate::workers::{Failure, Workers};
 
 pub(crate) const SCENARIOS: &[(&str, Scenario)] = &[("quorum/handover-8", handover_8)];
 
@@ -34,25 +35,33 @@ fn handover_8(scenario: &str, report: &mut Report) {
     let urls: Vec<_> = servers.iter().map(RedisServer::url).collect();
     let ours =
         || (0..PROCESSES).map(|index| worker::command("tenure", &url, index, Duration::ZERO)).collect();
-    let theirs = || (0..PROCESSES).map(|_| rslock(&peers, &urls.join(","))).collect();
+    let peer = std::env::var("TENURE_BENCH_PEER").unwrap_or_else(|_| "rslock".to_owned());
+    let theirs = || (0..PROCESSES).map(|_| peer_worker(&peers, &peer, &urls.join(","))).collect();
     // One that ends in the middle of an attempt leaves keys behind.
     let clean = || servers.iter().for_each(|server| drop(server.command(&["FLUSHALL"])));
     let round = || {
         clean();
-        let ours = measure(ours()).0;
+        let ours = measure_ours(ours()).0;
         clean();
-        (ours, measure(theirs()).0)
+        (ours, measure(theirs()).map(|(round, _)| round))
     };
-    let (ours_rounds, their_rounds): (Vec<_>, Vec<_>) = (0..ROUNDS).map(|_| round()).unzip();
+    let (ours_rounds, their_rounds): (Vec<_>, Vec<Outcome>) = (0..ROUNDS).map(|_| round()).unzip();
     clean();
     let monitors: Vec<_> = servers.iter().map(Monitor::start).collect();
-    let (watched, window) = measure(ours());
+    let (watched, window) = measure_ours(ours());
     let commands: usize =
         monitors.into_iter().zip(&servers).map(|(it, server)| it.count(server, window)).sum();
     add(report, scenario, "tenure", &ours_rounds);
     let each = commands as f64 / watched.count as f64;
     report.add(scenario, "tenure", "commands_per_handover", &[each]);
-    add(report, scenario, "rslock", &their_rounds);
+    let failures = failures(&their_rounds);
+    if !failures.is_empty() {
+        report.note(scenario, &peer, &failures);
+    }
+    let measured: Vec<Round> = their_rounds.into_iter().flatten().collect();
+    if !measured.is_empty() {
+        add(report, scenario, &peer, &measured);
+    }
 }
 
 /// A server counts when it is older than the default ttl. One whose clock was moved would be slower.
@@ -66,16 +75,21 @@ fn wait_until_it_counts(server: &RedisServer) {
     }
 }
 
-fn measure(commands: Vec<Command>) -> (Round, Window) {
-    let mut workers = Workers::start(commands.into_iter());
-    let window = workers.measure(ROUND).expect("workers that get ready");
-    let round = Round::handovers(&workers.turns().expect("workers that end"), window, PROCESSES);
-    (round.expect("something was handed over"), window)
+fn measure_ours(commands: Vec<Command>) -> (Round, Window) {
+    measure(commands).expect("our workers take turns")
 }
 
-fn rslock(peers: &Path, urls: &str) -> Command {
+/// A round, or why nothing was measured.
+fn measure(commands: Vec<Command>) -> Result<(Round, Window), &'static str> {
+    let mut workers = Workers::start(commands.into_iter());
+    let window = workers.measure(ROUND).map_err(Failure::why)?;
+    let turns = workers.turns().map_err(Failure::why)?;
+    Round::contested(&turns, window, PROCESSES).map(|round| (round, window))
+}
+
+fn peer_worker(peers: &Path, peer: &str, urls: &str) -> Command {
     let mut command = Command::new(peers);
-    command.args(["--worker", "rslock", urls, "0"]);
+    command.args(["--worker", peer, urls, "0"]);
     command
 }
 

@@ -8,7 +8,11 @@ use crate::targets::{Bound, TARGETS, Target};
 const OURS: &str = "tenure";
 
 #[derive(Default)]
-pub(crate) struct Report(Vec<Row>);
+pub(crate) struct Report {
+    rows: Vec<Row>,
+    /// Scenario, contender, and which of its rounds came to nothing.
+    notes: Vec<(String, String, String)>,
+}
 
 struct Row {
     scenario: String,
@@ -37,7 +41,7 @@ impl Row {
 impl Report {
     /// Adds what the rounds of a contender measured, of which the median is told. The first contender that is not ours is the limit.
     pub(crate) fn add(&mut self, scenario: &str, contender: &str, metric: &str, rounds: &[f64]) {
-        self.0.push(Row {
+        self.rows.push(Row {
             scenario: scenario.to_owned(),
             contender: contender.to_owned(),
             metric: metric.to_owned(),
@@ -45,9 +49,14 @@ impl Report {
         });
     }
 
+    /// Adds a row that says which rounds of a contender came to nothing.
+    pub(crate) fn note(&mut self, scenario: &str, contender: &str, note: &str) {
+        self.notes.push((scenario.to_owned(), contender.to_owned(), note.to_owned()));
+    }
+
     /// Scenario, contender, metric and median of each.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &str, &str, f64)> {
-        self.0.iter().map(|row| (&*row.scenario, &*row.contender, &*row.metric, row.value()))
+        self.rows.iter().map(|row| (&*row.scenario, &*row.contender, &*row.metric, row.value()))
     }
 
     /// Prints the table; behind a rate or a time of ours, what it is of the limit's. Then the targets.
@@ -56,11 +65,14 @@ impl Report {
             "\n{:<28} {:<16} {:<21} {:>14} {:>10}",
             "scenario", "contender", "metric", "value", "of limit"
         );
-        for row in &self.0 {
+        for row in &self.rows {
             let (Row { scenario, contender, metric, .. }, value) = (row, row.value());
             let digits = if value < 100.0 { 2 } else { 0 };
             let share = self.of_limit(row).map_or(String::new(), |share| format!("{share:.2}"));
             println!("{scenario:<28} {contender:<16} {metric:<21} {value:>14.digits$} {share:>10}");
+        }
+        for (scenario, contender, note) in &self.notes {
+            println!("{scenario:<28} {contender:<16} {note}");
         }
         println!("\n{:<28} {:<21} {:<44} {:>6}", "scenario", "metric", "target", "is");
         for target in TARGETS {
@@ -76,7 +88,7 @@ impl Report {
         let is_limit =
             |row: &&Row| row.scenario == ours.scenario && row.metric == ours.metric && row.contender != OURS;
         let is_compared = ours.contender == OURS && !ours.metric.ends_with("_ratio");
-        let limit = self.0.iter().find(is_limit).filter(|_| is_compared)?;
+        let limit = self.rows.iter().find(is_limit).filter(|_| is_compared)?;
         Some(ours.share_of(limit))
     }
 
@@ -85,7 +97,7 @@ impl Report {
         let row = |scenario: &str, contender: &str, metric: &str| {
             let is_it =
                 |row: &&Row| row.scenario == scenario && row.contender == contender && row.metric == metric;
-            self.0.iter().find(is_it)
+            self.rows.iter().find(is_it)
         };
         let ours = row(target.scenario, OURS, target.metric)?;
         match target.beside {

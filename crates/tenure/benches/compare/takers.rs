@@ -7,6 +7,7 @@ use tenure::Domain;
 
 use crate::raw::Raw;
 use crate::turns::{Turn, now};
+use crate::workers::STALLED;
 
 /// After its end is due, how long a worker may take to come to it.
 const GRACE: Duration = Duration::from_secs(5);
@@ -20,7 +21,7 @@ pub(crate) fn ready() -> u64 {
     let Some(until) = line.trim().parse().ok().filter(|_| is_told) else { std::process::exit(1) };
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_nanos(until - now().min(until)) + GRACE);
-        std::process::exit(1);
+        std::process::exit(STALLED);
     });
     until
 }

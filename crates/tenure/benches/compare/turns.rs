@@ -3,6 +3,8 @@
 //! Sorted by their order, each turn that follows one of another process is a hand-over. Turns that follow one of the same process are
 //! not counted. That no turn begins before the one ahead of it has ended is checked on the way.
 
+use std::collections::BTreeMap;
+
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::report::{max_min_ratio, percentile};
@@ -36,6 +38,9 @@ pub(crate) fn now() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
+/// A round in which nobody got the lock.
+pub(crate) const NO_TURN: &str = "no turn";
+
 /// From when to when turns count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
@@ -53,6 +58,22 @@ impl Window {
     }
 }
 
+/// What a round came to: what was measured, or why nothing was.
+pub(crate) type Outcome = Result<Round, &'static str>;
+
+/// Which rounds came to nothing, and why; empty if none did.
+pub(crate) fn failures(rounds: &[Outcome]) -> String {
+    let mut reasons = BTreeMap::new();
+    rounds
+        .iter()
+        .filter_map(|round| round.as_ref().err())
+        .for_each(|why| *reasons.entry(*why).or_insert(0) += 1);
+    let many = rounds.len();
+    let reasons: Vec<String> =
+        reasons.into_iter().map(|(why, times)| format!("{why} in {times} of {many} rounds")).collect();
+    reasons.join(", ")
+}
+
 /// What one round measured.
 pub(crate) struct Round {
     pub(crate) p50_us: f64,
@@ -65,6 +86,15 @@ pub(crate) struct Round {
 }
 
 impl Round {
+    /// The hand-overs of a lock that may let two in at once, or may let nobody in.
+    pub(crate) fn contested(turns: &[(usize, Turn)], window: Window, processes: usize) -> Outcome {
+        let overlaps = |pair: &[(usize, Turn)]| pair[0].1.released > pair[1].1.acquired;
+        if turns.windows(2).any(overlaps) {
+            return Err("two held it at once");
+        }
+        Self::handovers(turns, window, processes).ok_or(NO_TURN)
+    }
+
     /// From the release by one process until the next one has it; each turn with its process's number, in their order. `None` when there
     /// was none.
     pub(crate) fn handovers(turns: &[(usize, Turn)], window: Window, processes: usize) -> Option<Self> {

@@ -15,6 +15,9 @@ const WARM_UP_EACH: Duration = Duration::from_millis(2);
 /// How long a worker may take to get ready, and to end after its round. Only one that has stalled takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The exit code of a worker that did not come to an end after its round.
+pub(crate) const STALLED: i32 = 3;
+
 /// Why there are no turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -22,6 +25,16 @@ pub(crate) enum Failure {
     Stalled,
     /// A worker ended with an error.
     Died,
+}
+
+impl Failure {
+    /// In the words of a table.
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Failure::Stalled => "stalled",
+            Failure::Died => "failed",
+        }
+    }
 }
 
 /// Processes that end when this is dropped, whatever they are doing.
@@ -82,8 +95,10 @@ impl Workers {
             let bytes = hear(said, self.end + PATIENCE)?;
             // It has closed its output, and has nothing else to do.
             let status = worker.wait().expect("the worker ends");
-            if !status.success() {
-                return Err(Failure::Died);
+            match status.code() {
+                Some(0) => {}
+                Some(STALLED) => return Err(Failure::Stalled),
+                _ => return Err(Failure::Died),
             }
             turns.extend(bytes.chunks_exact(Turn::BYTES).map(|bytes| (index, Turn::from_bytes(bytes))));
         }
