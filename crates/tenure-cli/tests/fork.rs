@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
-use tenure::{Attempt, Domain, Error, ErrorKind, Guard, LossKind, Release, Tenure};
+use tenure::{Attempt, Domain, Error, ErrorKind, Guard, Lease, LossKind, Release};
 use tenure_testkit::redis::RedisServer;
 use tokio::runtime::{Builder, Runtime};
 
@@ -199,7 +199,7 @@ fn a_busy_process_that_forks() {
     assert!(runtime.block_on(poll_once(&mut waiting)).is_pending(), "it waits behind the guard");
     // The mutexes of the timers and of the lease are locked all the time as well.
     let load: Vec<_> =
-        load.into_iter().chain((0..2).map(|_| watch(&runtime, guard.tenure(), &ends))).collect();
+        load.into_iter().chain((0..2).map(|_| watch(&runtime, guard.lease(), &ends))).collect();
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let unopened = silent_domain(&silent);
     let begun = runtime.block_on(begin(&domain, &unopened, &guard));
@@ -251,7 +251,7 @@ fn outcome(child: WaitStatus) -> String {
 }
 
 /// Begins and ends waits for the loss of a lease, as fast as it can.
-fn watch(runtime: &Runtime, lease: &Tenure, ends: &Arc<AtomicBool>) -> tokio::task::JoinHandle<()> {
+fn watch(runtime: &Runtime, lease: &Lease, ends: &Arc<AtomicBool>) -> tokio::task::JoinHandle<()> {
     let (lease, ends) = (lease.clone(), Arc::clone(ends));
     runtime.spawn(async move {
         while !ends.load(Ordering::Relaxed) {
@@ -279,7 +279,7 @@ fn silent_domain(silent: &TcpListener) -> Domain {
 /// Polls one of each kind of future that waits. A store that answers at once leaves out some.
 async fn begin(domain: &Domain, unopened: &Domain, guard: &Guard) -> Vec<(Step, Begun)> {
     const LONG: Duration = Duration::from_secs(3_600);
-    let (lease, held) = (guard.tenure().clone(), domain.lock("orders/42"));
+    let (lease, held) = (guard.lease().clone(), domain.lock("orders/42"));
     let (limited, without_budget, free) = (held.clone(), held, domain.lock("orders/44"));
     let released = domain.lock("orders/45").acquire().await.expect("nobody else wants it");
     let (connecting, connecting_limited) = (unopened.lock("orders/42"), unopened.lock("orders/42"));
@@ -473,7 +473,7 @@ fn work_that_forks() {
     let (lock, parent) = (domain.lock("orders/42"), std::process::id());
     let ends = Arc::new(AtomicBool::new(false));
     let ran = runtime.block_on(async {
-        let work = async |lease: Tenure| {
+        let work = async |lease: Lease| {
             let load: Vec<_> = (0..2).map(|_| watch(&runtime, &lease, &ends)).collect();
             // The child has a copy of this as well.
             let mut sleep = pin!(tokio::time::sleep(Duration::from_secs(3_600)));

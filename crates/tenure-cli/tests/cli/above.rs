@@ -93,8 +93,7 @@ fn a_run_under_another_name_is_recognised() {
         assert!(done.code == 75 && done.stderr.contains("you already hold it"), "{program:?}: {done:?}");
     }
     // A copy is another program; what it handed down counts.
-    fs::copy(TENURE, place.path("copy")).unwrap();
-    let copy = place.path("copy");
+    let copy = place.copy_program("copy");
     let outer = [copy.to_str().unwrap(), "run", "--url", &url];
     assert_refused(&run(&place, &outer, &["sh", "-c", "env -i \"$@\"; exit $?", "sh"], &[]));
 }

@@ -163,6 +163,14 @@ impl Place {
 
     /// A command in this place, with the directory for its locks, and with a mark by which it is found again. env(1) becomes it, under the
     /// same number; whoever runs these tests may ignore signals, and the command does not.
+    /// A copy of the program under test. Another process writes it: if this one did, a child that another test forks meanwhile would have the
+    /// file open for writing, and the kernel would refuse to execute it (ETXTBSY).
+    pub(crate) fn copy_program(&self, name: &str) -> PathBuf {
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_tenure")).arg(self.path(name)).status();
+        assert!(copied.expect("cp runs").success());
+        self.path(name)
+    }
+
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("env");
         command.args(["--default-signal", program]);

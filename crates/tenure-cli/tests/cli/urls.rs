@@ -247,8 +247,7 @@ fn a_file_that_can_t_be_read_is_an_error() {
 
     // Someone else's. The program is where any user can run it.
     fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::copy(TENURE, place.path("tenure")).unwrap();
-    let tenure = place.path("tenure");
+    let tenure = place.copy_program("tenure");
     let user = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", tenure.to_str().unwrap()];
     let hidden = place.path("home/.config/tenure/url");
     let refused = |mode| {
@@ -627,8 +626,7 @@ fn an_orphan_that_lost_its_variables_does_not_lock_elsewhere() {
 fn a_tenure_of_another_user_in_the_command_does_not_lock_elsewhere() {
     let place = Place::new();
     fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::copy(TENURE, place.path("tenure")).unwrap();
-    let tenure = place.path("tenure");
+    let tenure = place.copy_program("tenure");
     let tenure = tenure.to_str().unwrap();
     let user = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "env", "-i", tenure];
     let run = |system: Option<&str>, variable: Option<(&str, &str)>, args: &[&str]| {
@@ -809,7 +807,7 @@ fn a_file_below_a_directory_that_a_stranger_can_change_is_not_found() {
 fn a_home_that_can_t_be_searched_is_named() {
     let place = Place::new();
     fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::copy(TENURE, place.path("tenure")).unwrap();
+    place.copy_program("tenure");
     fs::create_dir_all(place.path("home/.config")).unwrap();
     let close = |name: &str, mode| {
         fs::set_permissions(place.path(name), fs::Permissions::from_mode(mode)).unwrap();
