@@ -14,8 +14,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{doomed, without_order};
 
-/// Longer than any ttl of the cases, so that the group counts as soon as it is started.
-const OLD: Duration = Duration::from_secs(25 * 3_600);
+/// Longer than any ttl of the cases, which is 24 hours, so that the group counts as soon as it is started.
+const OLD: Duration = Duration::from_secs(48 * 60 * 60);
 
 type Trio = [RedisServer; 3];
 type Lines = [Proxy; 3];
