@@ -113,8 +113,13 @@ pub(crate) fn write_at_once(text: &str) -> bool {
 
 /// Prints one fact in a thread, and waits only briefly: the caller has something more urgent to do.
 pub(crate) fn say_in_background(fact: impl Display) {
+    say_in_background_and(fact, || ());
+}
+
+/// The same; then calls `written`, also if the message is not wanted.
+pub(crate) fn say_in_background_and(fact: impl Display, written: impl FnOnce() + Send + 'static) {
     if is_quiet() {
-        return;
+        return written();
     }
     let line = line(fact).into_bytes();
     // The thread may wait for its reader for as long as this process lives.
@@ -122,6 +127,7 @@ pub(crate) fn say_in_background(fact: impl Display) {
     PENDING.fetch_add(1, Ordering::SeqCst);
     let speaker = std::thread::Builder::new().stack_size(WRITER_STACK).spawn(move || {
         let _ = std::io::stderr().write_all(&line);
+        written();
         PENDING.fetch_sub(1, Ordering::SeqCst);
         let _ = said.send(());
     });

@@ -20,6 +20,7 @@ pub(crate) struct SharedState {
     sends_term: AtomicBool,
     is_stopping: AtomicBool,
     has_message: AtomicBool,
+    is_message_written: AtomicBool,
     pub(crate) facts: SharedFacts,
 }
 
@@ -32,6 +33,7 @@ impl SharedState {
             sends_term: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),
             has_message: AtomicBool::new(false),
+            is_message_written: AtomicBool::new(false),
             facts: SharedFacts::new(),
         }
     }
@@ -59,9 +61,19 @@ impl SharedState {
         self.is_stopping.load(SeqCst)
     }
 
-    /// One process is about to say why the command is stopped; false if the other has said it.
+    /// One process is about to say why the command is stopped; false if the other has begun to.
     pub(crate) fn begin_message(&self) -> bool {
         !self.has_message.swap(true, SeqCst)
+    }
+
+    /// The message is written.
+    pub(crate) fn message_written(&self) {
+        self.is_message_written.store(true, SeqCst);
+    }
+
+    /// Whether the message is written. A process that began it may be killed before it has written it.
+    pub(crate) fn is_message_written(&self) -> bool {
+        self.is_message_written.load(SeqCst)
     }
 
     /// Whether the command gets TERM before KILL.

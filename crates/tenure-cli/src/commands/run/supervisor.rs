@@ -16,7 +16,7 @@ use super::limits::Limits;
 use super::process_tree::{self, Change};
 use super::shared::SharedState;
 use super::signals::{self, Events, RunEvent};
-use crate::output::{self, say_in_background, say_more};
+use crate::output::{self, say_in_background, say_in_background_and, say_more};
 use crate::text::{escaped, rough};
 
 /// How often `-v` says which processes `tenure` waits for after the command.
@@ -53,7 +53,7 @@ pub(crate) struct Setup<'a> {
     /// The plan that the wrapper knows, too.
     pub(crate) plan: Plan,
     pub(crate) limits: Limits,
-    pub(crate) shared: &'a SharedState,
+    pub(crate) shared: &'static SharedState,
 }
 
 /// A command that runs under a lease.
@@ -321,8 +321,9 @@ impl<'a> Supervisor<'a> {
 
     /// Says why the command is stopped, unless the wrapper has said it.
     fn tell(&self, why: impl Display) {
-        if self.setup.shared.begin_message() {
-            say_in_background(why);
+        let shared = self.setup.shared;
+        if shared.begin_message() {
+            say_in_background_and(why, || shared.message_written());
         }
     }
 

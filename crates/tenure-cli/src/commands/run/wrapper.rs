@@ -145,12 +145,16 @@ impl Wrapper<'_> {
 
     /// The holder hangs, or neither process got time to run.
     fn holder_hangs(&mut self) -> RunResult {
-        let (is_on_time, tells) = (self.shared.is_stopping(), self.shared.begin_message());
+        let is_on_time = self.shared.is_stopping();
+        // From here on the holder begins no message.
+        let is_first = self.shared.begin_message();
         self.end_all();
-        match (tells, is_on_time) {
-            (false, _) => {}
-            (true, true) => say("lease lost: the process that holds the lease hangs; the command was killed"),
-            (true, false) => say(output::overslept(&self.run.name)),
+        // The holder may have been killed before it had written the message that it began.
+        let is_needed = is_first || !self.shared.is_message_written();
+        match is_on_time && is_first {
+            _ if !is_needed => {}
+            true => say("lease lost: the process that holds the lease hangs; the command was killed"),
+            false => say(output::overslept(&self.run.name)),
         }
         RunResult::new(RunOutcome::Lost, exit_code::LOST)
     }
