@@ -180,7 +180,7 @@ pub(crate) fn refused_by_system(error: &std::io::Error) {
 pub(crate) fn acquired(guard: &tenure::Guard, waited: Duration) {
     let (name, fence) = (escaped(guard.name()), guard.fence());
     say_more(format_args!("acquired `{name}` with fence {fence}, after {}", rough(waited)));
-    if guard.degraded() {
+    if guard.is_degraded() {
         say_in_background(degraded(guard.name()));
     }
 }

@@ -234,7 +234,7 @@ fn a_busy_process_that_forks() {
     drop((waiting, begun, dropped));
     assert!(others.is_held() && other.metrics().lost == 0, "the parent holds what it held");
     assert!(guard.is_held() && domain.metrics().lost == 0, "the parent holds what it held");
-    assert_eq!(runtime.block_on(guard.release()).expect("the store answers"), Release::Done);
+    assert_eq!(runtime.block_on(guard.release()).expect("the store answers"), Release::Released);
     assert_eq!(outcomes.len(), 1, "each of {FORKS} children: {outcomes:?}");
     assert!(outcomes.contains_key(GOOD), "{outcomes:?}");
 }
@@ -438,7 +438,7 @@ fn in_the_child(url: &str, domain: &Domain, unused: &Domain, copies: Option<Copi
         let mine =
             own.lock(format!("child/{}", std::process::id())).acquire().await.map_err(|_| Step::UseOwn)?;
         ensure(mine.is_held(), Step::UseOwn)?;
-        ensure(matches!(mine.release().await, Ok(Release::Done)), Step::UseOwn)?;
+        ensure(matches!(mine.release().await, Ok(Release::Released)), Step::UseOwn)?;
         let parents = own.lock("orders/42").try_acquire().await.map_err(|_| Step::UseOwn)?;
         // Memory is a process's own; elsewhere the parent holds the name.
         ensure(parents.is_acquired() == url.starts_with("memory:"), Step::Exclusion)
@@ -513,7 +513,7 @@ fn work_that_forks() {
     });
     let ran = ran.expect("the parent holds what it held");
     println!("{url}: {:?}", ran.value);
-    assert_eq!(ran.report.release.expect("the store answers"), Release::Done);
+    assert_eq!(ran.report.release.expect("the store answers"), Release::Released);
     assert_eq!(ran.value.get(GOOD), Some(&FORKS), "each of {FORKS} children: {:?}", ran.value);
 }
 

@@ -108,7 +108,7 @@ async fn hold(
         log.released(name, guard.fence().get());
         let ticket = guard.detach().await.unwrap();
         log.requested(name);
-        guard = domain.adopt(&ticket).await.unwrap();
+        guard = ticket.adopt(domain).await.unwrap();
         log.granted(name, guard.fence().get(), || guard.remaining());
     }
     let reading = protected.counters[which].read(log).unwrap();

@@ -125,7 +125,7 @@ impl Acquire {
             signal = signals.next() => (exit_code::by_signal(signal.as_raw()), "interrupted".to_owned()),
         };
         say(format_args!("ticket could not be written to stdout: {why}"));
-        match domain.release(ticket).await {
+        match ticket.release(domain).await {
             Ok(_) => say(format_args!("`{}` was given back", escaped(&self.name))),
             Err(error) => {
                 let (fence, left, why) = (ticket.fence(), ticket.ttl(), error.to_string());

@@ -144,7 +144,7 @@ impl Break {
         }
         let name = escaped(&self.name);
         // By the token of the lease that was shown: a lock of another library has no fence to tell it from the next.
-        if domain.break_lock(&self.name, &holder).await? != Release::Done {
+        if domain.break_lock(&self.name, &holder).await? != Release::Released {
             // It may have ended by itself, or by a first request whose answer was lost. What is remembered with the fence of a lock of another
             // library is older.
             let now = name_status::inspect(domain, &self.name).await?;

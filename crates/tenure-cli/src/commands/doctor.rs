@@ -290,8 +290,8 @@ mod tests {
     async fn a_semicolon_in_a_name_is_not_where_the_remedy_begins() {
         let domain = Store::open("memory:").await.unwrap();
         let ticket = domain.lock("a; b").acquire().await.unwrap().detach().await.unwrap();
-        domain.release(&ticket).await.unwrap();
-        let line = Line::of_error(&domain.renew(&ticket).await.unwrap_err());
+        ticket.release(&domain).await.unwrap();
+        let line = Line::of_error(&ticket.renew(&domain).await.unwrap_err());
         assert!(line.reason.starts_with("ticket for `a; b` is no longer valid: "), "{}", line.reason);
         assert_eq!(line.remedy, None);
 

@@ -51,7 +51,7 @@ pub(crate) async fn give_back(
         };
         let now = Moment::now();
         let returned = match answer {
-            Ok(Release::Done) => {
+            Ok(Release::Released) => {
                 let held = held_before + now.since(begun);
                 let fact = format!("gave `{}` back, held for {}", escaped(&name), rough(held));
                 if is_first {
@@ -59,7 +59,7 @@ pub(crate) async fn give_back(
                 } else {
                     say_in_background(fact)
                 }
-                return Some(Release::Done);
+                return Some(Release::Released);
             }
             // It may have expired only now, during the attempts: that is not a loss.
             Ok(_) if !left.is_zero() && now >= lease_end => {

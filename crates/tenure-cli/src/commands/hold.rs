@@ -147,7 +147,7 @@ impl Hold {
     async fn give_back(&self, guard: Guard, signals: &mut TerminationSignals) -> Option<u8> {
         let name = escaped(guard.name());
         let had_ended = match give_back::give_back(guard, &self.domain, signals.next()).await? {
-            Release::Done => return None,
+            Release::Released => return None,
             Release::Taken { by } => format!("and {} holds it now", owner(&by)),
             _ => "and nobody holds it now".to_owned(),
         };

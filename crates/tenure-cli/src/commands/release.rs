@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
-use tenure::Release as Released;
+use tenure::Release as Outcome;
 
 use super::ticket::{TicketArgs, Used};
 use crate::json::Who;
@@ -25,10 +25,10 @@ struct Printed {
 impl Release {
     pub(crate) fn execute(&self) -> u8 {
         self.asked.used(async |domain, ticket| {
-            let (released, by) = match domain.release(ticket).await? {
-                Released::Done => ("released", None),
-                Released::Taken { by } => ("taken", Some(by)),
-                _ => ("expired", None),
+            let (released, by) = match ticket.release(domain).await? {
+                Outcome::Released => ("released", None),
+                Outcome::Taken { by } => ("taken", Some(by)),
+                _ => ("gone", None),
             };
             let name = ticket.name().to_owned();
             let printed = Printed { name, released, by: by.as_ref().map(Who::new) };

@@ -29,7 +29,7 @@ impl Renew {
     pub(crate) fn execute(&self) -> u8 {
         self.asked.used(async |domain, ticket| {
             let sent = Instant::now();
-            let renewal = domain.renew(ticket).await;
+            let renewal = ticket.renew(domain).await;
             let left = ticket.ttl().saturating_sub(sent.elapsed());
             let (renewed, by) = match renewal {
                 Ok(()) => (true, None),

@@ -105,7 +105,7 @@ fn programs_get_objects() {
         assert_eq!(released, "{\"v\":1,\"name\":\"a\\\"b\",\"released\":\"released\",\"by\":null}\n");
 
         let late = place.end(&["release", "--json", &ticket]);
-        assert_eq!((late.code, field(&late.stdout, "released")), (79, "\"expired\""));
+        assert_eq!((late.code, field(&late.stdout, "released")), (79, "\"gone\""));
         place.end(&["acquire", "--label", "next", "a\"b"]);
         let late = place.end(&["release", "--json", &ticket]);
         assert_eq!((late.code, field(&late.stdout, "released")), (79, "\"taken\""));

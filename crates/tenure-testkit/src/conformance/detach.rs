@@ -17,11 +17,11 @@ pub(super) async fn a_ticket_is_adopted_under_a_higher_fence(f: &impl Fixture) {
     assert!(!lease.is_held(), "detached, and still held here");
     assert!(!lock(&a).try_acquire().await.expect("no error").is_acquired(), "nobody has it, and it is held");
     let ticket: Ticket = ticket.to_string().parse().expect("a ticket that can be printed");
-    let guard = b.domain().adopt(&ticket).await.expect("to adopt");
+    let guard = ticket.adopt(b.domain()).await.expect("to adopt");
     assert!(guard.is_held() && guard.fence() > fence);
     assert_ne!(guard.token(), token);
     assert_eq!(look(a.domain()).await.holder.expect("to be held").owner.label(), "holder");
-    assert_eq!(guard.release().await.expect("to release"), Release::Done);
+    assert_eq!(guard.release().await.expect("to release"), Release::Released);
 }
 
 // B1: two would hold it otherwise.
@@ -30,7 +30,7 @@ pub(super) async fn of_two_adopters_one_wins(f: &impl Fixture) {
     let ticket = hold(&a).await.detach().await.expect("to detach");
     let adopt = |domain: &tenure::Domain| {
         let (domain, ticket) = (domain.clone(), ticket.clone());
-        tokio::spawn(async move { domain.adopt(&ticket).await })
+        tokio::spawn(async move { ticket.adopt(&domain).await })
     };
     let adopters = [adopt(b.domain()), adopt(c.domain()), adopt(b.domain())];
     let mut guards = Vec::new();
@@ -52,10 +52,10 @@ pub(super) async fn a_detached_lease_ends_after_its_ttl(f: &impl Fixture) {
     let ticket = guard.detach().await.expect("to detach");
     let guard = drive(f, lock(&b).acquire()).await.expect("to acquire");
     assert!(guard.fence() > ticket.fence());
-    assert_eq!(a.domain().adopt(&ticket).await.expect_err("it is over").kind(), ErrorKind::Lost);
+    assert_eq!(ticket.adopt(a.domain()).await.expect_err("it is over").kind(), ErrorKind::Lost);
     guard.release().await.expect("to release");
     is_free(f, b.domain()).await;
-    assert_eq!(a.domain().adopt(&ticket).await.expect_err("it is over").kind(), ErrorKind::Lost);
+    assert_eq!(ticket.adopt(a.domain()).await.expect_err("it is over").kind(), ErrorKind::Lost);
 }
 
 // R2.2: it gets a full ttl to be adopted in.
@@ -74,7 +74,7 @@ pub(super) async fn an_adopted_lease_is_kept(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let guard = a.domain().lock(NAME).ttl(SHORT).acquire().await.expect("to acquire");
     let ticket = guard.detach().await.expect("to detach");
-    let guard = b.domain().adopt(&ticket).await.expect("to adopt");
+    let guard = ticket.adopt(b.domain()).await.expect("to adopt");
     f.let_pass(SHORT * 5 / 2).await;
     assert!(guard.is_held());
     assert!(!lock(&a).try_acquire().await.expect("no error").is_acquired());
@@ -87,7 +87,7 @@ pub(super) async fn a_detached_lease_outlives_its_domain(f: &impl Fixture) {
     drive(f, a.domain().close()).await;
     drop(a);
     assert!(!lock(&b).try_acquire().await.expect("no error").is_acquired());
-    assert!(b.domain().adopt(&ticket).await.expect("to adopt").is_held());
+    assert!(ticket.adopt(b.domain()).await.expect("to adopt").is_held());
 }
 
 // B1
@@ -95,7 +95,7 @@ pub(super) async fn a_detached_lease_outlives_its_process(f: &impl Fixture) {
     let b = f.client().await;
     let ticket = f.die(Doing::Detached, NAME, LONG).await.expect("a ticket");
     assert!(!lock(&b).try_acquire().await.expect("no error").is_acquired());
-    let guard = b.domain().adopt(&ticket).await.expect("to adopt");
+    let guard = ticket.adopt(b.domain()).await.expect("to adopt");
     assert!(guard.is_held() && guard.fence() > ticket.fence());
 }
 
@@ -107,7 +107,7 @@ pub(super) async fn those_who_wait_wait_for_the_adopter(f: &impl Fixture) {
     let outside = enqueue(f, &c, "outside").await;
     let ticket = guard.detach().await.expect("to detach");
     eventually(f, async || queue(b.domain()).await.len() == 2).await;
-    let guard = b.domain().adopt(&ticket).await.expect("to adopt");
+    let guard = ticket.adopt(b.domain()).await.expect("to adopt");
     assert!(!inside.is_finished() && !outside.is_finished());
     assert_eq!(queue(b.domain()).await.len(), 2);
     guard.release().await.expect("to release");
@@ -134,7 +134,7 @@ pub(super) async fn a_detach_that_did_not_reach_the_store_is_tried_again(f: &imp
         ticket.is_some()
     })
     .await;
-    let guard = b.domain().adopt(&ticket.expect("a ticket")).await.expect("to adopt");
+    let guard = ticket.expect("a ticket").adopt(b.domain()).await.expect("to adopt");
     assert!(guard.is_held());
 }
 
@@ -142,14 +142,14 @@ pub(super) async fn a_detach_that_did_not_reach_the_store_is_tried_again(f: &imp
 pub(super) async fn a_ticket_is_good_once(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let ticket = hold(&a).await.detach().await.expect("to detach");
-    let guard = b.domain().adopt(&ticket).await.expect("to adopt");
+    let guard = ticket.adopt(b.domain()).await.expect("to adopt");
     let again = guard.detach().await.expect("to detach");
-    assert_eq!(a.domain().adopt(&ticket).await.expect_err("it was used").kind(), ErrorKind::Lost);
-    let guard = a.domain().adopt(&again).await.expect("to adopt");
+    assert_eq!(ticket.adopt(a.domain()).await.expect_err("it was used").kind(), ErrorKind::Lost);
+    let guard = again.adopt(a.domain()).await.expect("to adopt");
     assert!(again.fence() > ticket.fence() && guard.fence() > again.fence());
     drop(guard);
     is_free(f, b.domain()).await;
-    assert_eq!(a.domain().adopt(&again).await.expect_err("it was used").kind(), ErrorKind::Lost);
+    assert_eq!(again.adopt(a.domain()).await.expect_err("it was used").kind(), ErrorKind::Lost);
 }
 
 // R2.1: by its token; and never shorter than it was.
@@ -160,13 +160,13 @@ pub(super) async fn a_ticket_is_renewed(f: &impl Fixture) {
     assert_eq!(ticket.ttl(), 4 * SHORT);
     for _ in 0..2 {
         f.let_pass(3 * SHORT).await;
-        b.domain().renew(&ticket).await.expect("to renew");
+        ticket.renew(b.domain()).await.expect("to renew");
         let holder = look(a.domain()).await.holder.expect("to be held");
         assert!(holder.remaining > 2 * SHORT && holder.remaining <= 4 * SHORT, "{holder:?}");
         assert_eq!(holder.fence, ticket.fence(), "under the same fence");
     }
     is_free(f, b.domain()).await;
-    let error = b.domain().renew(&ticket).await.expect_err("it is over");
+    let error = ticket.renew(b.domain()).await.expect_err("it is over");
     assert_eq!(error.loss().map(Loss::kind), Some(&LossKind::Gone));
     assert!(error.to_string().contains("its lease has ended, or the ticket was used"), "{error}");
 }
@@ -175,17 +175,17 @@ pub(super) async fn a_ticket_is_renewed(f: &impl Fixture) {
 pub(super) async fn a_renewed_ticket_outlives_its_renewer(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let ticket = hold(&a).await.detach().await.expect("to detach");
-    b.domain().renew(&ticket).await.expect("to renew");
+    ticket.renew(b.domain()).await.expect("to renew");
     drive(f, b.domain().close()).await;
     drop(b);
     assert!(!lock(&a).try_acquire().await.expect("no error").is_acquired());
-    assert!(a.domain().adopt(&ticket).await.expect("to adopt").is_held());
+    assert!(ticket.adopt(a.domain()).await.expect("to adopt").is_held());
 }
 
 /// Releases what a ticket does not hold any more. `None` where it was asked twice: then that is taken for the work of the first try.
 async fn release_in_vain(f: &impl Fixture, client: &impl Client, ticket: &Ticket) -> Option<Release> {
-    let said = client.domain().release(ticket).await.expect("an answer");
-    (!f.breaks_connections() || said != Release::Done).then_some(said)
+    let said = ticket.release(client.domain()).await.expect("an answer");
+    (!f.breaks_connections() || said != Release::Released).then_some(said)
 }
 
 // R2.4, R1.1
@@ -193,7 +193,7 @@ pub(super) async fn a_ticket_is_released(f: &impl Fixture) {
     let (a, b, c) = (f.client().await, f.client().await, f.client().await);
     let ticket = hold(&a).await.detach().await.expect("to detach");
     let waiter = enqueue(f, &c, "waiter").await;
-    assert_eq!(b.domain().release(&ticket).await.expect("to release"), Release::Done);
+    assert_eq!(ticket.release(b.domain()).await.expect("to release"), Release::Released);
     let guard = granted(f, waiter).await;
     assert!(guard.fence() > ticket.fence());
     match release_in_vain(f, &a, &ticket).await {
@@ -201,8 +201,8 @@ pub(super) async fn a_ticket_is_released(f: &impl Fixture) {
         other => assert!(other.is_none(), "{other:?}"),
     }
     assert!(guard.is_held(), "nothing was changed");
-    assert_eq!(guard.release().await.expect("to release"), Release::Done);
-    assert!(release_in_vain(f, &a, &ticket).await.is_none_or(|said| said == Release::Expired));
+    assert_eq!(guard.release().await.expect("to release"), Release::Released);
+    assert!(release_in_vain(f, &a, &ticket).await.is_none_or(|said| said == Release::Gone));
     is_free(f, a.domain()).await;
 }
 
@@ -210,10 +210,10 @@ pub(super) async fn a_ticket_is_released(f: &impl Fixture) {
 pub(super) async fn a_ticket_that_was_used_changes_nothing(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let ticket = hold(&a).await.detach().await.expect("to detach");
-    let guard = b.domain().adopt(&ticket).await.expect("to adopt");
+    let guard = ticket.adopt(b.domain()).await.expect("to adopt");
     for error in [
-        a.domain().renew(&ticket).await.expect_err("it was used"),
-        a.domain().adopt(&ticket).await.expect_err("it was used"),
+        ticket.renew(a.domain()).await.expect_err("it was used"),
+        ticket.adopt(a.domain()).await.expect_err("it was used"),
     ] {
         assert!(matches!(error.loss().map(Loss::kind), Some(LossKind::Taken { .. })), "{error:?}");
         assert!(error.to_string().contains("the ticket was used, and the name is held by"), "{error}");
@@ -221,5 +221,5 @@ pub(super) async fn a_ticket_that_was_used_changes_nothing(f: &impl Fixture) {
     let said = release_in_vain(f, &a, &ticket).await;
     assert!(said.is_none_or(|said| matches!(said, Release::Taken { .. })));
     assert_eq!(look(a.domain()).await.holder.expect("to be held").fence, guard.fence());
-    assert_eq!(guard.release().await.expect("to release"), Release::Done, "it was ours all the time");
+    assert_eq!(guard.release().await.expect("to release"), Release::Released, "it was ours all the time");
 }

@@ -96,7 +96,7 @@ pub(super) async fn fences_grow_over_tickets(f: &impl Fixture) {
     let mut fences = vec![guard.fence()];
     for number in 0..6 {
         let ticket = guard.detach().await.expect("to detach");
-        guard = clients[number % 2].domain().adopt(&ticket).await.expect("to adopt");
+        guard = ticket.adopt(clients[number % 2].domain()).await.expect("to adopt");
         fences.push(guard.fence());
     }
     guard.release().await.expect("to release");

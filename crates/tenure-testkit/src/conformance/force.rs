@@ -20,7 +20,7 @@ pub(super) async fn the_old_holder_is_told_who_took_over(f: &impl Fixture) {
     assert!(!old.is_held());
     assert!(matches!(old.release().await.expect("an answer"), Release::Taken { .. }));
     assert!(new.is_held());
-    assert_eq!(new.release().await.expect("to release"), Release::Done);
+    assert_eq!(new.release().await.expect("to release"), Release::Released);
 }
 
 // R3.3
@@ -28,7 +28,7 @@ pub(super) async fn taking_over_a_free_name_takes_it(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let guard = lock(&a).take_over().await.expect("to take over");
     assert!(!lock(&b).try_acquire().await.expect("no error").is_acquired());
-    assert_eq!(guard.release().await.expect("to release"), Release::Done);
+    assert_eq!(guard.release().await.expect("to release"), Release::Released);
 }
 
 // R3.3: ahead of the queue, which stays as it is.
@@ -75,7 +75,7 @@ pub(super) async fn breaking_tells_the_holder(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let guard = a.domain().lock(NAME).ttl(2 * SHORT).acquire().await.expect("to acquire");
     let holder = look(b.domain()).await.holder.expect("to be held");
-    assert_eq!(b.domain().break_lock(NAME, &holder).await.expect("to break"), Release::Done);
+    assert_eq!(b.domain().break_lock(NAME, &holder).await.expect("to break"), Release::Released);
     assert_eq!(*drive(f, guard.lost()).await.kind(), LossKind::Gone);
     assert!(!look(b.domain()).await.is_held());
     let next = hold(&b).await;
@@ -88,7 +88,7 @@ pub(super) async fn a_broken_lock_goes_to_the_next(f: &impl Fixture) {
     let guard = a.domain().lock(NAME).ttl(2 * SHORT).acquire().await.expect("to acquire");
     let waiter = enqueue(f, &b, "b").await;
     let holder = look(c.domain()).await.holder.expect("to be held");
-    assert_eq!(c.domain().break_lock(NAME, &holder).await.expect("to break"), Release::Done);
+    assert_eq!(c.domain().break_lock(NAME, &holder).await.expect("to break"), Release::Released);
     let next = granted(f, waiter).await;
     assert!(next.fence() > guard.fence());
     // Who it was taken by, or that it is gone: that depends on when it is asked.
@@ -102,7 +102,7 @@ pub(super) async fn breaking_compares(f: &impl Fixture) {
     let stale = look(b.domain()).await.holder.expect("to be held");
     first.release().await.expect("to release");
     is_free(f, b.domain()).await;
-    assert_eq!(b.domain().break_lock(NAME, &stale).await.expect("an answer"), Release::Expired);
+    assert_eq!(b.domain().break_lock(NAME, &stale).await.expect("an answer"), Release::Gone);
     let second = lock(&a).label("same").acquire().await.expect("to acquire");
     match b.domain().break_lock(NAME, &stale).await.expect("an answer") {
         Release::Taken { by } => assert_eq!(by.label(), "same"),
@@ -112,7 +112,7 @@ pub(super) async fn breaking_compares(f: &impl Fixture) {
     assert!(second.is_held());
     let holder = look(b.domain()).await.holder.expect("to be held");
     let other = b.domain().break_lock("another name", &holder).await.expect("an answer");
-    assert_eq!(other, Release::Expired, "a holder is the holder of one name");
+    assert_eq!(other, Release::Gone, "a holder is the holder of one name");
     assert!(second.is_held());
 }
 
@@ -130,7 +130,7 @@ pub(super) async fn a_shared_lease_is_broken_as_one(f: &impl Fixture) {
     let last = granted(f, last).await;
     let holder = look(b.domain()).await.holder.expect("to be held");
     assert!(holder.fence <= last.fence());
-    assert_eq!(b.domain().break_lock(NAME, &holder).await.expect("to break"), Release::Done);
+    assert_eq!(b.domain().break_lock(NAME, &holder).await.expect("to break"), Release::Released);
     let next = lock(&b).take_over().await.expect("to take over");
     assert!(next.fence() > last.fence(), "a fence of the broken lease is used again");
     // A ttl too long to be renewed within this case: asked by hand, unless it was told already.
@@ -146,7 +146,7 @@ pub(super) async fn what_was_ended_by_force_is_shown(f: &impl Fixture) {
     let first = hold(&a).await;
     assert_eq!(look(c.domain()).await.broken, None);
     let holder = look(b.domain()).await.holder.expect("to be held");
-    assert_eq!(b.domain().break_lock(NAME, &holder).await.expect("to break"), Release::Done);
+    assert_eq!(b.domain().break_lock(NAME, &holder).await.expect("to break"), Release::Released);
     let status = look(c.domain()).await;
     assert_eq!((status.is_held(), status.broken), (false, Some(first.fence())));
     assert_eq!(c.domain().list("").await.expect("to list"), [], "held by nobody, and waited for by nobody");

@@ -44,7 +44,7 @@ pub(super) async fn a_store_out_of_reach_is_one_typed_error(f: &impl Fixture) {
     is_unavailable(drive(f, domain.health()).await);
     let ticket: Ticket =
         "tenure1/orders/42/1/10000/token".replace("orders/42", "orders%2F42").parse().expect("a ticket");
-    is_unavailable(drive(f, domain.adopt(&ticket)).await);
+    is_unavailable(drive(f, ticket.adopt(domain)).await);
     a.reconnect().await;
 }
 

@@ -1,5 +1,8 @@
 //! Giving back: by release, by drop, in the worst of circumstances.
 
+use std::pin::pin;
+use std::task::{Context, Waker};
+
 use tenure::{ErrorKind, LossKind, Release};
 
 use super::fixture::{Client, Fixture};
@@ -10,10 +13,12 @@ pub(super) async fn a_release_says_that_it_was_done(f: &impl Fixture) {
     let (a, b) = (f.client().await, f.client().await);
     let guard = hold(&a).await;
     let lease = guard.lease().clone();
-    assert_eq!(guard.release().await.expect("to release"), Release::Done);
+    assert_eq!(guard.release().await.expect("to release"), Release::Released);
     assert!(!look(b.domain()).await.is_held(), "released, and still there");
     assert!(!lease.is_held() && lease.remaining().is_zero());
-    assert_eq!(*lease.lost().await.kind(), LossKind::Released);
+    assert_eq!(*lease.ended().await.kind(), LossKind::Released);
+    let is_lost = pin!(lease.lost()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+    assert!(!is_lost, "given back, and not lost");
 }
 
 // R2.5
@@ -30,7 +35,7 @@ pub(super) async fn a_release_that_did_not_reach_the_store_is_tried_again(f: &im
     let mut left = Some(returned.guard);
     eventually(f, async || {
         match left.take().expect("a guard").release().await {
-            Ok(release) => assert_eq!(release, Release::Done),
+            Ok(release) => assert_eq!(release, Release::Released),
             Err(returned) => left = Some(returned.guard),
         }
         left.is_none()
@@ -93,7 +98,7 @@ pub(super) async fn a_task_can_not_release_the_turn_of_another(f: &impl Fixture)
     first.release().await.expect("to release");
     let second = granted(f, second).await;
     assert!(!lease.is_held(), "its turn is over");
-    assert_eq!(*lease.lost().await.kind(), LossKind::Released);
+    assert_eq!(*lease.ended().await.kind(), LossKind::Released);
     assert!(second.is_held() && second.fence() > lease.fence());
     drop(lease);
     assert!(second.is_held());

@@ -50,7 +50,7 @@ pub(super) async fn a_release_without_an_answer_is_sent_again(f: &impl Fixture) 
     let mut left = Some(guard);
     eventually(f, async || {
         match drive(f, left.take().expect("a guard").release()).await {
-            Ok(release) => assert_eq!(release, Release::Done),
+            Ok(release) => assert_eq!(release, Release::Released),
             Err(returned) => left = Some(returned.guard),
         }
         left.is_none()
@@ -87,7 +87,7 @@ pub(super) async fn an_adoption_without_an_answer_is_asked_again(f: &impl Fixtur
     let (a, b) = (f.client().await, f.client().await);
     let ticket = lock(&a).ttl(LONG).acquire().await.expect("to acquire").detach().await.expect("to detach");
     b.lose_next_reply().await;
-    match drive(f, b.domain().adopt(&ticket)).await {
+    match drive(f, ticket.adopt(b.domain())).await {
         Ok(guard) => assert!(guard.is_held() && guard.fence() > ticket.fence()),
         // Given up before it was known: then the lease is given back, for nobody has it.
         Err(error) => assert!(error.is_transient(), "{error}"),
@@ -100,10 +100,10 @@ pub(super) async fn a_ticket_without_an_answer_is_asked_again(f: &impl Fixture) 
     let (a, b) = (f.client().await, f.client().await);
     let ticket = hold(&a).await.detach().await.expect("to detach");
     b.lose_next_reply().await;
-    asked_again(f, async || drive(f, b.domain().renew(&ticket)).await).await;
+    asked_again(f, async || drive(f, ticket.renew(b.domain())).await).await;
     b.lose_next_reply().await;
-    match drive(f, b.domain().release(&ticket)).await {
-        Ok(release) => assert_eq!(release, Release::Done),
+    match drive(f, ticket.release(b.domain())).await {
+        Ok(release) => assert_eq!(release, Release::Released),
         // Given up before it was known; the next call knows nothing of this one.
         Err(error) => assert!(error.is_transient(), "{error}"),
     }

@@ -22,7 +22,7 @@ pub(super) async fn run_gives_back_at_the_end(f: &impl Fixture) {
         })
         .await
         .expect("to run");
-    assert_eq!(ran.report.release.expect("to be told"), Release::Done);
+    assert_eq!(ran.report.release.expect("to be told"), Release::Released);
     assert_eq!(ran.report.fence, ran.value.fence());
     assert!(!ran.value.is_held());
     assert!(!look(b.domain()).await.is_held(), "the release is awaited");

@@ -140,7 +140,7 @@ pub(super) async fn a_guard_knows_its_facts(f: &impl Fixture) {
     let guard = lock(&a).no_renewal().acquire().await.expect("to acquire");
     assert_eq!(guard.name(), NAME);
     assert!(guard.token().len() >= 32);
-    assert!(guard.is_held() && !guard.degraded());
+    assert!(guard.is_held() && !guard.is_degraded());
     assert!(is_about(guard.since(), SystemTime::now()));
     let remaining = guard.remaining();
     assert!(remaining > LONG / 2 && remaining < LONG, "errs towards less than the store's {remaining:?}");

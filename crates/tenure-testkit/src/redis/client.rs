@@ -103,14 +103,17 @@ impl Client {
                 return Ok(reply);
             }
             let mut bytes = [0; 4096];
-            let count = match &mut self.stream {
-                Stream::Tcp(stream) => stream.read(&mut bytes)?,
-                Stream::Unix(stream) => stream.read(&mut bytes)?,
+            let read = match &mut self.stream {
+                Stream::Tcp(stream) => stream.read(&mut bytes),
+                Stream::Unix(stream) => stream.read(&mut bytes),
             };
-            if count == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+            match read {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.unread.extend_from_slice(&bytes[..count]),
+                // A read with a timeout is interrupted by every signal, and when the process is stopped and goes on.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
-            self.unread.extend_from_slice(&bytes[..count]);
         }
     }
 }

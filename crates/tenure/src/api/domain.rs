@@ -1,7 +1,5 @@
 //! Where names live: one store, opened from a URL.
 
-mod tickets;
-
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -59,8 +57,8 @@ const LONGEST_STOP: Duration = Duration::from_secs(3);
 /// ```
 #[derive(Clone)]
 pub struct Domain {
-    client: Arc<Client>,
-    terms: Terms,
+    pub(super) client: Arc<Client>,
+    pub(super) terms: Terms,
     /// What to call it in a log; without password.
     address: Arc<str>,
 }
@@ -112,7 +110,7 @@ impl Domain {
     ///
     /// let domain = Domain::layered("redis://localhost", "file:///var/lock/app", Degrade::Allow).await?;
     /// let guard = domain.lock("orders/42").acquire().await?;
-    /// if guard.degraded() {
+    /// if guard.is_degraded() {
     ///     eprintln!("other machines are not excluded");
     /// }
     /// # Ok(())
@@ -274,7 +272,7 @@ impl Domain {
     ///
     /// let guard = domain.lock("orders/42").acquire().await?;
     /// let holder = domain.inspect("orders/42").await?.holder.unwrap();
-    /// assert_eq!(domain.break_lock("orders/42", &holder).await?, Release::Done);
+    /// assert_eq!(domain.break_lock("orders/42", &holder).await?, Release::Released);
     /// guard.lost().await;
     /// # Ok(())
     /// # }
@@ -399,9 +397,9 @@ impl Domain {
     ///
     /// # Errors
     /// As [`open`](Self::open), when it was not opened before.
-    pub async fn capabilities(&self) -> Result<&'static [Capability], Error> {
+    pub async fn capabilities(&self) -> Result<Vec<Capability>, Error> {
         self.client.check()?;
-        Ok(self.client.backend().await?.capabilities())
+        Ok(self.client.backend().await?.capabilities().to_vec())
     }
 
     /// Whether the time in which the machine sleeps (suspend) counts: a lease that ends meanwhile is over when the machine wakes up. True wherever
@@ -534,14 +532,14 @@ impl Domain {
         let _ = AtHome::new(Home::here(), waiting).await;
     }
 
-    async fn execute(&self, name: &Name, op: Op) -> Result<Executed, Error> {
+    pub(super) async fn execute(&self, name: &Name, op: Op) -> Result<Executed, Error> {
         self.begin().await?;
         self.client.backend().await?;
         self.client.execute(name, op, self.terms.timeout()).await
     }
 
     /// Before each request: a loop of requests that fail at once must not starve the other tasks of its thread, one of which connects again.
-    async fn begin(&self) -> Result<(), Error> {
+    pub(super) async fn begin(&self) -> Result<(), Error> {
         tokio::task::coop::consume_budget().await;
         self.client.check()
     }

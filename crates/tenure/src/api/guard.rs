@@ -1,9 +1,8 @@
 //! Ownership of a lease, for one turn.
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::api::lease::Lease;
 use crate::core::claim::Claim;
@@ -12,14 +11,15 @@ use crate::engine::client::{Client, Executed};
 use crate::engine::lease_state::Turn;
 use crate::engine::release;
 use crate::types::error::Error;
-use crate::types::loss::LossKind;
+use crate::types::fence::Fence;
+use crate::types::loss::{Loss, LossKind};
 use crate::types::release::Release;
 use crate::types::ticket::Ticket;
 
 /// Owns a lease; gives it back when dropped.
 ///
-/// While a guard lives, its lease is renewed in the background. It derefs to a [`Lease`], which tells the fence, the time left, and
-/// when the lease is [lost](Lease::lost).
+/// While a guard lives, its lease is renewed in the background. It says the fence, the time left, and when the lease is [lost](Self::lost). A [`Lease`]
+/// says the same, and can be cloned and handed to other tasks.
 ///
 /// # Drop
 /// Dropping never blocks and never panics, and works outside a runtime and on panic. On `memory:` and `file:` the name is released at once, and
@@ -65,6 +65,62 @@ impl Guard {
         &self.lease
     }
 
+    /// What is locked.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.lease.name()
+    }
+
+    /// The secret that proves ownership to the store, as it is stored there. Only the guard shows it, and not the [`Lease`] that is handed around.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        self.lease.0.lease.token.as_str()
+    }
+
+    /// The fence of this turn: hand it to the resource with every write.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.lease.fence()
+    }
+
+    /// When this turn began, on the wall clock.
+    #[must_use]
+    pub fn since(&self) -> SystemTime {
+        self.lease.since()
+    }
+
+    /// Whether it is still held, as far as this process can prove now, without I/O. See [`Lease::is_held`].
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.lease.is_held()
+    }
+
+    /// How long it is held for sure if no renewal succeeds any more; zero if it is not held.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.lease.remaining()
+    }
+
+    /// When [`remaining`](Self::remaining) ends, on the wall clock.
+    #[must_use]
+    pub fn until(&self) -> SystemTime {
+        self.lease.until()
+    }
+
+    /// Whether the lease excludes the processes of this machine only. See [`Lease::is_degraded`].
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.lease.is_degraded()
+    }
+
+    /// Resolves when the lease is lost, before another client can have the name. See [`Lease::lost`].
+    ///
+    /// # Cancel safety
+    /// It only looks: dropping the future changes nothing.
+    pub async fn lost(&self) -> Loss {
+        self.lease.lost().await
+    }
+
     /// Gives the lease back, and says what became of it.
     ///
     /// Where another task of this process waits for the name, it begins its turn at once; otherwise the store is told and its answer
@@ -86,7 +142,7 @@ impl Guard {
     /// # let domain = tenure::Domain::open("memory:").await?;
     /// let guard = domain.lock("orders/42").acquire().await?;
     /// match guard.release().await {
-    ///     Ok(Release::Done) => {}
+    ///     Ok(Release::Released) => {}
     ///     Ok(late) => println!("the lease had ended before: {late:?}"),
     ///     Err(returned) => println!("try again with the guard in it: {}", returned.error),
     /// }
@@ -149,13 +205,13 @@ impl Guard {
         self.client.check_process()?;
         let ttl = self.client.table.lock().renewal_by_hand(&self.lease.0.lease);
         let Some(ttl) = ttl.filter(|_| self.is_held()) else {
-            return Err(self.lost().await.into());
+            return Err(self.lease.ended().await.into());
         };
         let token = self.lease.0.lease.token.clone();
         self.ask(Op::Renew { token, ttl }, ttl).await
     }
 
-    /// Cuts the lease loose from this process: it lives on for a full ttl (or what `max_hold` leaves of it), until somebody [adopts](crate::Domain::adopt) it with
+    /// Cuts the lease loose from this process: it lives on for a full ttl (or what `max_hold` leaves of it), until somebody [adopts](Ticket::adopt) it with
     /// the ticket.
     ///
     /// # Errors
@@ -174,7 +230,7 @@ impl Guard {
     /// let ticket = guard.detach().await?.to_string();
     ///
     /// // in another process, perhaps
-    /// let guard = domain.adopt(&ticket.parse()?).await?;
+    /// let guard = ticket.parse::<tenure::Ticket>()?.adopt(&domain).await?;
     /// assert!(guard.fence() > before);
     /// # Ok(())
     /// # }
@@ -186,7 +242,7 @@ impl Guard {
         let lease = Arc::clone(&self.lease.0.lease);
         let ttl = self.client.table.lock().renewal_by_hand(&lease);
         let Some(ttl) = ttl.filter(|_| self.is_held()) else {
-            let error = self.lost().await.into();
+            let error = self.lease.ended().await.into();
             return Err(Returned { guard: self, error });
         };
         if let Err(error) = self.ask(Op::Detach { token: lease.token.clone(), ttl }, ttl).await {
@@ -214,14 +270,6 @@ impl Guard {
             }
             _ => lease.loss().map_or(Ok(()), |loss| Err(loss.clone().into())),
         }
-    }
-}
-
-impl Deref for Guard {
-    type Target = Lease;
-
-    fn deref(&self) -> &Lease {
-        &self.lease
     }
 }
 

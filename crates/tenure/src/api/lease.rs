@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 
 use crate::engine::lease_state::Turn;
 use crate::types::fence::Fence;
-use crate::types::loss::Loss;
+use crate::types::loss::{Loss, LossKind};
 
 /// A cheap, cloneable view of a held lease: its fence, the time left, whether it was lost.
 ///
-/// A [`Guard`](crate::Guard) derefs to it, and [`Lock::run`](crate::Lock::run) hands it to the work.
+/// [`Guard::lease`](crate::Guard::lease) returns it, and [`Lock::run`](crate::Lock::run) hands it to the work.
 ///
 /// # Examples
 /// ```
@@ -35,12 +35,6 @@ impl Lease {
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.lease.name.as_str()
-    }
-
-    /// The secret that proves ownership to the store, as it is stored there.
-    #[must_use]
-    pub fn token(&self) -> &str {
-        self.0.lease.token.as_str()
     }
 
     /// The fence of this turn: hand it to the resource with every write.
@@ -85,17 +79,19 @@ impl Lease {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tenure::Error> {
     /// let domain = tenure::Domain::open("memory:").await?;
-    /// assert!(!domain.lock("orders/42").acquire().await?.degraded());
+    /// assert!(!domain.lock("orders/42").acquire().await?.is_degraded());
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn degraded(&self) -> bool {
+    pub fn is_degraded(&self) -> bool {
         self.0.lease.is_degraded()
     }
 
-    /// Resolves when the lease is lost, before it ends in the store and another can have the name; or when its guard gave it back. A lease that
-    /// is ended by force (taken over, broken, deleted) is told as soon as the store says so. In a forked child it resolves at once.
+    /// Resolves when the lease is lost, before it ends in the store and another client can have the name. If someone ends the lease by force
+    /// (takes it over, breaks it, deletes it), this resolves as soon as the store says so. In a forked child it resolves at once.
+    ///
+    /// It never resolves if the guard gave the lease back before it was lost: [`ended`](Self::ended) resolves then, too.
     ///
     /// # Cancel safety
     /// It only looks: dropping the future changes nothing.
@@ -116,7 +112,35 @@ impl Lease {
     /// # }
     /// ```
     pub async fn lost(&self) -> Loss {
-        self.0.lost().await
+        let end = self.ended().await;
+        match end.kind() {
+            LossKind::Released => std::future::pending().await,
+            _ => end,
+        }
+    }
+
+    /// Resolves when the lease is not held any more: it was [lost](Self::lost), or its guard gave it back. Then the kind is
+    /// [`Released`](LossKind::Released).
+    ///
+    /// # Cancel safety
+    /// It only looks: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// use tenure::LossKind;
+    ///
+    /// let domain = tenure::Domain::open("memory:").await?;
+    /// let guard = domain.lock("orders/42").acquire().await?;
+    /// let lease = guard.lease().clone();
+    /// guard.release().await?;
+    /// assert_eq!(*lease.ended().await.kind(), LossKind::Released);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn ended(&self) -> Loss {
+        self.0.ended().await
     }
 }
 

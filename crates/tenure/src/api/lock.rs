@@ -24,7 +24,7 @@ use crate::types::status::Busy;
 ///
 /// # Which verb?
 /// - [`run`](Self::run) when the work is a future: it stops the work on loss and awaits the release. Start here.
-/// - [`acquire`](Self::acquire) when the lock is held across something that is not one future. Watch [`lost`](crate::Lease::lost).
+/// - [`acquire`](Self::acquire) when the lock is held across something that is not one future. Watch [`lost`](Guard::lost).
 /// - [`try_acquire`](Self::try_acquire) when someone else doing the work is as good.
 /// - [`take_over`](Self::take_over) when the holder is known to be gone or wrong.
 ///
@@ -48,16 +48,38 @@ use crate::types::status::Busy;
 #[must_use = "a lock does nothing until one of its verbs is awaited"]
 pub struct Lock {
     pub(crate) client: Arc<Client>,
-    /// An error is kept for the verbs.
-    claim: Result<Arc<Claim>, Error>,
+    /// A bad name and its error are kept for the verbs.
+    claim: Result<Arc<Claim>, (Box<str>, Error)>,
     /// Not part of the claim: tasks that differ in it share a lease.
     max_outage: Option<Duration>,
 }
 
 impl Lock {
     pub(crate) fn new(client: Arc<Client>, name: &str, terms: Terms) -> Self {
-        let claim = Name::new(name).map(|name| Arc::new(Claim { name, terms, label: Arc::default() }));
+        let claim = match Name::new(name) {
+            Ok(name) => Ok(Arc::new(Claim { name, terms, label: Arc::default() })),
+            Err(error) => Err((name.into(), error)),
+        };
         Lock { client, claim, max_outage: None }
+    }
+
+    /// What is asked for.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let domain = tenure::Domain::open("memory:").await?;
+    /// assert_eq!(domain.lock("orders/42").name(), "orders/42");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match &self.claim {
+            Ok(claim) => claim.name.as_str(),
+            Err((name, _)) => name,
+        }
     }
 
     fn with(mut self, change: impl FnOnce(&mut Claim)) -> Self {
@@ -251,7 +273,7 @@ impl Lock {
     }
 
     fn claim(&self) -> Result<&Arc<Claim>, Error> {
-        let claim = self.claim.as_ref().map_err(Error::clone)?;
+        let claim = self.claim.as_ref().map_err(|(_, error)| error.clone())?;
         claim.check()?;
         Ok(claim)
     }
@@ -264,7 +286,7 @@ impl fmt::Debug for Lock {
             Ok(claim) => {
                 lock.field("name", &claim.name).field("terms", &claim.terms).field("label", &claim.label)
             }
-            Err(error) => lock.field("invalid", error),
+            Err((name, error)) => lock.field("name", name).field("invalid", error),
         };
         lock.finish_non_exhaustive()
     }

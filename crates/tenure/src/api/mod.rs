@@ -10,3 +10,4 @@ pub(crate) mod run;
 #[cfg(all(test, shuttle))]
 mod schedules;
 pub mod testing;
+mod ticket;

@@ -171,7 +171,7 @@ impl Lock {
         });
         let finished = finished.await.flatten();
         // Work that never waited was not stopped by a loss: it must not pass for done under the lock.
-        let finished = match guard.loss() {
+        let finished = match guard.lease().loss() {
             Some(loss) => Err(loss),
             None => finished,
         };

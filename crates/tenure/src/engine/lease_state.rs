@@ -21,6 +21,8 @@ use crate::types::process::{AtHome, Home};
 
 /// No fence: it is nobody's turn.
 const NOBODY: u64 = 0;
+/// Set in the turn of a task that gave its turn back after the lease was lost. Fences are smaller.
+const LOST: u64 = 1 << 63;
 
 /// The part of a lease that its holder looks at, and the keeper writes.
 #[derive(Debug)]
@@ -203,16 +205,18 @@ impl Turn {
         Turn { lease, fence: Fence::new(fence), started }
     }
 
-    /// Ends the turn, and wakes the tasks that watch it. False if it was over before.
+    /// Ends the turn, and wakes the tasks that watch it. False if it was over before. If the lease was lost before, the turn ended by that loss,
+    /// and a task that looks at it later must find the loss.
     pub(crate) fn end(&self) -> bool {
         let fence = self.fence.get();
-        let ended = self.lease.turn.compare_exchange(fence, NOBODY, Ordering::SeqCst, Ordering::SeqCst);
+        let end = if self.lease.loss.get().is_some() { fence | LOST } else { NOBODY };
+        let ended = self.lease.turn.compare_exchange(fence, end, Ordering::SeqCst, Ordering::SeqCst);
         self.lease.wake_watchers();
         ended.is_ok()
     }
 
     fn is_over(&self) -> bool {
-        self.lease.turn.load(Ordering::SeqCst) != self.fence.get()
+        self.lease.turn.load(Ordering::SeqCst) & !LOST != self.fence.get()
     }
 
     /// Whether it is still held, as far as can be proved here and now. False in a forked child (I4).
@@ -240,7 +244,7 @@ impl Turn {
     }
 
     /// Resolves when it is not held any more; in a forked child, when it is next polled.
-    pub(crate) async fn lost(&self) -> Loss {
+    pub(crate) async fn ended(&self) -> Loss {
         self.at_home(self.watch()).await.unwrap_or_else(|loss| loss)
     }
 

@@ -30,8 +30,8 @@ impl Release {
     pub(crate) fn from_reply(reply: &Reply) -> Self {
         match reply {
             Reply::NotHeld { holder: Some(token) } => Release::Taken { by: token.owner() },
-            Reply::NotHeld { holder: None } => Release::Expired,
-            _ => Release::Done,
+            Reply::NotHeld { holder: None } => Release::Gone,
+            _ => Release::Released,
         }
     }
 }
@@ -46,7 +46,7 @@ pub(crate) async fn give_back(
     client.check_process()?;
     match Returning::begin(client, turn) {
         Some(returning) => Box::pin(returning.finish(timeout, was_unanswered)).await,
-        None => Ok(Release::Done),
+        None => Ok(Release::Released),
     }
 }
 
@@ -123,7 +123,7 @@ impl Returning {
             let answer = client.in_time(attempts.give_up, self.sent(answer)).await;
             match answer {
                 // The client knows of no loss, and the deadline is not over: an earlier release, which was not answered, ended the lease.
-                Ok(_) if *was_unanswered && self.turn.lease.is_in_store() => return Ok(Release::Done),
+                Ok(_) if *was_unanswered && self.turn.lease.is_in_store() => return Ok(Release::Released),
                 Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply)),
                 Err(error) => {
                     *was_unanswered |= error.may_have_run();

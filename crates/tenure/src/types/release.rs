@@ -12,18 +12,18 @@ use crate::types::owner::Owner;
 ///
 /// let domain = tenure::Domain::open("memory:").await?;
 /// let guard = domain.lock("orders/42").acquire().await?;
-/// assert_eq!(guard.release().await?, Release::Done);
+/// assert_eq!(guard.release().await?, Release::Released);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Release {
-    /// It was ours, and is not any more.
-    Done,
-    /// It had ended before: nobody held the name.
-    Expired,
-    /// It had ended before, and someone else holds the name. Nothing was changed.
+    /// The lease was ours, and is given back.
+    Released,
+    /// The lease had ended before, and nobody holds the name.
+    Gone,
+    /// The lease had ended before, and someone else holds the name. Nothing was changed.
     Taken {
         /// Who holds it.
         by: Owner,

@@ -22,8 +22,7 @@ const PREFIX: &str = "tenure1";
 /// What is escaped in a field: all that a shell, a terminal or a URL could take for something else.
 const FIELD: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b':');
 
-/// A detached lease, to be handed to another process and [adopted](crate::Domain::adopt), [renewed](crate::Domain::renew) or
-/// [released](crate::Domain::release) there.
+/// A detached lease, to be handed to another process and [adopted](Self::adopt), [renewed](Self::renew) or [released](Self::release) there.
 ///
 /// Its text is safe in a shell, a file and an environment variable. Whoever has it can take the lease: treat it as a password.
 /// `Debug` shows the name and the fence alone.

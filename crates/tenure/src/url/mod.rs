@@ -409,6 +409,6 @@ pub enum Degrade {
     /// Nothing is acquired, and what is held is lost by its deadline: a lock excludes everyone, or is not there.
     #[default]
     Never,
-    /// It is gone on with the inner store alone: locks exclude the processes of this machine, and [say so](crate::Lease::degraded).
+    /// It is gone on with the inner store alone: locks exclude the processes of this machine, and [say so](crate::Lease::is_degraded).
     Allow,
 }

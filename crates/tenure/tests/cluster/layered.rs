@@ -16,7 +16,7 @@ async fn a_cluster_that_comes_later_is_used() {
     };
     let domain = Domain::open(url(Degrade::Never)).await.expect("a cluster");
     let held = domain.lock(NAME).acquire().await.expect("a cluster");
-    assert!(!held.degraded());
+    assert!(!held.is_degraded());
     let elsewhere = Domain::open(outer.as_str()).await.expect("a cluster");
     assert!(!elsewhere.lock(NAME).try_acquire().await.expect("a cluster").is_acquired());
     held.release().await.expect("both");
@@ -29,7 +29,7 @@ async fn a_cluster_that_comes_later_is_used() {
     until_async("it is noticed", async || domain.lock(NAME).try_acquire().await.is_err()).await;
     let degraded = Domain::open(url(Degrade::Allow)).await.expect("the directory is there");
     let held = degraded.lock(NAME).acquire().await.expect("the directory");
-    assert!(held.degraded());
+    assert!(held.is_degraded());
     held.release().await.expect("the directory");
 
     for node in cluster.nodes() {
@@ -38,7 +38,7 @@ async fn a_cluster_that_comes_later_is_used() {
     cluster.wait_until_up();
     for domain in [&degraded, &domain] {
         until_async("both are used again", async || match domain.lock(NAME).acquire().await {
-            Ok(guard) => !guard.degraded(),
+            Ok(guard) => !guard.is_degraded(),
             Err(error) => {
                 assert!(error.is_transient(), "{error}");
                 false

@@ -58,9 +58,9 @@ async fn every_future_can_be_spawned(
     is_spawnable(domain.inspect("orders/42"));
     is_spawnable(domain.list(""));
     is_spawnable(domain.break_lock("orders/42", &holder));
-    is_spawnable(domain.adopt(&ticket));
-    is_spawnable(domain.renew(&ticket));
-    is_spawnable(domain.release(&ticket));
+    is_spawnable(ticket.adopt(&domain));
+    is_spawnable(ticket.renew(&domain));
+    is_spawnable(ticket.release(&domain));
     is_spawnable(domain.lifeline());
     is_spawnable(domain.health());
     is_spawnable(domain.examine());

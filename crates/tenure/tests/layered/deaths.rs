@@ -63,7 +63,7 @@ async fn acquired_before_the_ttl(peer: &Peer, above: u64) {
     let since = Instant::now();
     let guard = peer.acquire().await;
     assert!(since.elapsed() < PATIENCE, "waited for the lease of the dead: {:?}", since.elapsed());
-    assert!(!guard.degraded() && guard.fence().get() > above);
+    assert!(!guard.is_degraded() && guard.fence().get() > above);
     guard.release().await.expect("to release");
 }
 
@@ -94,7 +94,7 @@ async fn the_next_process_of_the_machine_does_not_wait_for_a_ttl() {
         let since = Instant::now();
         doomed.kill();
         let guard = waiting.await.expect("no panic").expect("its turn");
-        assert!(since.elapsed() < PATIENCE && guard.fence().get() > fence && !guard.degraded());
+        assert!(since.elapsed() < PATIENCE && guard.fence().get() > fence && !guard.is_degraded());
         guard.release().await.expect("to release");
 
         // One that does not wait, and one that only looks.
@@ -124,7 +124,7 @@ async fn a_lease_that_was_detached_is_not_ended() {
         assert!(matches!(attempt, Attempt::Busy(_)), "{attempt:?}");
         assert_eq!(scene.server.command(&["EXISTS", "tenure:orders/42"]).int(), 1);
     }
-    let adopted = peer.domain.adopt(&ticket).await.expect("it lives on");
+    let adopted = ticket.adopt(&peer.domain).await.expect("it lives on");
     adopted.release().await.expect("to release");
 }
 

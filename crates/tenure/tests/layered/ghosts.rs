@@ -21,14 +21,14 @@ async fn a_lease_that_redis_grants_too_late_stays_degraded() {
     peer.acquire().await.release().await.expect("to release");
     peer.proxy.inject(Fault::DelayCommand(LATE), 1, named("EVALSHA"));
     let guard = peer.acquire().await;
-    assert!(guard.degraded(), "Redis was silent for too long");
+    assert!(guard.is_degraded(), "Redis was silent for too long");
     let exists = || scene.server.command(&["EXISTS", KEY]).int() == 1;
     until("the ghost has it", exists).await;
     for _ in 0..3 {
         guard.renew().await.expect("to renew");
-        assert!(guard.degraded());
+        assert!(guard.is_degraded());
     }
-    assert_eq!(guard.release().await.expect("to release"), Release::Done);
+    assert_eq!(guard.release().await.expect("to release"), Release::Released);
     until("it is given back in Redis too", || !exists()).await;
 }
 
@@ -42,7 +42,7 @@ async fn a_ghost_that_comes_after_the_release_is_laid() {
     peer.acquire().await.release().await.expect("to release");
     peer.proxy.inject(Fault::DelayCommand(LATE), 1, named("EVALSHA"));
     let guard = peer.acquire().await;
-    assert!(guard.degraded());
+    assert!(guard.is_degraded());
     drop(guard);
     peer.proxy.forget();
     peer.proxy.seen_async(Step::Forwarded, named("EVALSHA")).await;
@@ -60,7 +60,7 @@ async fn what_could_not_be_given_back_is_given_back_when_redis_is_there() {
         peer.proxy.cut();
         match drops {
             true => drop(guard),
-            false => assert_eq!(guard.release().await.expect("to release"), Release::Done),
+            false => assert_eq!(guard.release().await.expect("to release"), Release::Released),
         }
         assert_eq!(scene.server.command(&["EXISTS", KEY]).int(), 1);
         peer.proxy.heal();
@@ -75,14 +75,14 @@ async fn a_renewal_by_hand_says_that_it_is_degraded() {
     let peer = scene.peer(Degrade::Allow, LONG).await;
     let guard = peer.domain.lock(NAME).no_renewal().acquire().await.expect("to acquire");
     guard.renew().await.expect("to renew");
-    assert!(!guard.degraded());
+    assert!(!guard.is_degraded());
     peer.proxy.cut();
     guard.renew().await.expect("in the directory");
-    assert!(guard.degraded() && guard.is_held());
+    assert!(guard.is_degraded() && guard.is_held());
     peer.proxy.heal();
-    while guard.degraded() {
+    while guard.is_degraded() {
         guard.renew().await.expect("to renew");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(guard.release().await.expect("to release"), Release::Done);
+    assert_eq!(guard.release().await.expect("to release"), Release::Released);
 }

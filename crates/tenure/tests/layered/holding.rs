@@ -19,7 +19,7 @@ async fn without_leave_to_degrade_it_is_lost_by_the_deadline() {
     peer.proxy.cut();
     let loss = guard.lost().await;
     assert_eq!(*loss.kind(), LossKind::Unreachable);
-    assert!(!guard.is_held() && !guard.degraded());
+    assert!(!guard.is_held() && !guard.is_degraded());
     assert!(since.elapsed() < TTL + Duration::from_secs(10));
 }
 
@@ -29,9 +29,9 @@ async fn with_leave_it_is_held_on_degraded() {
     let scene = Scene::new();
     let (peer, other) = (scene.peer(Degrade::Allow, TTL).await, scene.peer(Degrade::Allow, TTL).await);
     let guard = peer.acquire().await;
-    assert!(!guard.degraded());
+    assert!(!guard.is_degraded());
     scene.server.kill();
-    until("it is degraded", || guard.degraded()).await;
+    until("it is degraded", || guard.is_degraded()).await;
     // Longer than any lease that was granted before.
     let over = Instant::now() + TTL * 2;
     while Instant::now() < over {
@@ -45,9 +45,9 @@ async fn with_leave_it_is_held_on_degraded() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     tokio::time::sleep(TTL).await;
-    assert!(guard.is_held() && guard.degraded(), "it ended in Redis, and stays degraded");
+    assert!(guard.is_held() && guard.is_degraded(), "it ended in Redis, and stays degraded");
     let fence = guard.fence().get();
-    assert_eq!(guard.release().await.expect("to release"), Release::Done);
+    assert_eq!(guard.release().await.expect("to release"), Release::Released);
     drop(other.acquire_both(fence).await);
 }
 
@@ -59,11 +59,11 @@ async fn after_a_short_outage_it_is_whole_again() {
     let peer = scene.peer(Degrade::Allow, ttl).await;
     let guard = peer.acquire().await;
     peer.proxy.cut();
-    until("it is degraded", || guard.degraded()).await;
+    until("it is degraded", || guard.is_degraded()).await;
     peer.proxy.heal();
-    until("it is whole again", || !guard.degraded()).await;
+    until("it is whole again", || !guard.is_degraded()).await;
     assert!(guard.is_held());
-    assert_eq!(guard.release().await.expect("to release"), Release::Done);
+    assert_eq!(guard.release().await.expect("to release"), Release::Released);
     assert_eq!(scene.server.command(&["EXISTS", "tenure:orders/42"]).int(), 0);
 }
 
@@ -78,6 +78,6 @@ async fn a_lease_that_is_deleted_in_redis_is_lost() {
         assert_eq!(scene.server.command(&["DEL", "tenure:orders/42"]).int(), 1);
         guard.lost().await;
         // While its way to Redis is there.
-        assert_eq!(guard.release().await.expect("an answer"), Release::Expired);
+        assert_eq!(guard.release().await.expect("an answer"), Release::Gone);
     }
 }

@@ -37,7 +37,7 @@ async fn they_exclude_each_other_and_hand_over() {
         let fence = guard.fence();
         guard.release().await.expect("to release");
         guard = waiting.await.expect("no panic").expect("its turn");
-        assert!(guard.fence() > fence && !guard.degraded());
+        assert!(guard.fence() > fence && !guard.is_degraded());
     }
 }
 
@@ -53,7 +53,7 @@ async fn force_reaches_the_other_machine() {
     guard.lost().await;
     drop(guard);
     let holder = here.domain.inspect(NAME).await.expect("to look").holder.expect("it is held");
-    assert_eq!(here.domain.break_lock(NAME, &holder).await.expect("to break"), Release::Done);
+    assert_eq!(here.domain.break_lock(NAME, &holder).await.expect("to break"), Release::Released);
     taken.lost().await;
     drop(taken);
     drop(there.lock(NAME).acquire().await.expect("it is free"));
@@ -67,11 +67,11 @@ async fn a_ticket_of_another_machine_is_refused_and_left_alone() {
     for degrade in [Degrade::Never, Degrade::Allow] {
         let there = elsewhere(&scene, &machine, degrade).await;
         let ticket = here.acquire().await.detach().await.expect("to detach");
-        let error = there.adopt(&ticket).await.map(drop).expect_err("it is held elsewhere");
+        let error = ticket.adopt(&there).await.map(drop).expect_err("it is held elsewhere");
         assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-        there.renew(&ticket).await.expect_err("it is held elsewhere");
-        assert_eq!(there.release(&ticket).await.expect("an answer"), Release::Expired);
-        let adopted = here.domain.adopt(&ticket).await.expect("nothing was changed");
+        ticket.renew(&there).await.expect_err("it is held elsewhere");
+        assert_eq!(ticket.release(&there).await.expect("an answer"), Release::Gone);
+        let adopted = ticket.adopt(&here.domain).await.expect("nothing was changed");
         adopted.release().await.expect("to release");
     }
 }
@@ -89,7 +89,7 @@ async fn work(domain: Domain, log: Recorder, mut dice: Dice, end: Instant) -> (u
         };
         let fence = guard.fence().get();
         // In this order: what is believed longer is known to be degraded.
-        let proven = || Some(guard.remaining()).filter(|_| !guard.degraded() && guard.is_held());
+        let proven = || Some(guard.remaining()).filter(|_| !guard.is_degraded() && guard.is_held());
         let mut is_whole = match proven() {
             Some(left) => {
                 log.granted(NAME, fence, || left);

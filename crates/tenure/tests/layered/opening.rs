@@ -20,7 +20,7 @@ async fn with_redis_away_it_opens_only_if_it_may_degrade() {
 
     let domain = Domain::layered(&outer, &inner, Degrade::Allow).await.expect("the directory is there");
     let guard = domain.lock("orders/42").acquire().await.expect("the directory is there");
-    assert!(guard.degraded());
+    assert!(guard.is_degraded());
     let fence = guard.fence().get();
     guard.release().await.expect("to release");
     assert_eq!(domain.health().await.expect("the directory is there").warnings.len(), 1);
@@ -44,7 +44,7 @@ async fn a_loss_is_told_by_a_server_that_was_away_at_first() {
     peer.acquire_both(0).await.release().await.expect("to release");
     let before = peer.domain.metrics().renewals;
     let guard = peer.acquire().await;
-    assert!(!guard.degraded());
+    assert!(!guard.is_degraded());
     until("its key is tracked", || peer.domain.metrics().renewals > before).await;
     assert_eq!(scene.server.command(&["DEL", "tenure:orders/42"]).int(), 1);
     until("it is told", || !guard.is_held()).await;
@@ -57,7 +57,7 @@ async fn callers(domain: &Domain) -> Vec<Result<bool, Error>> {
             let lock = domain.lock(format!("orders/{number}"));
             tokio::spawn(async move {
                 let guard = lock.acquire().await?;
-                let is_degraded = guard.degraded();
+                let is_degraded = guard.is_degraded();
                 guard.release().await.expect("to release");
                 Ok(is_degraded)
             })

@@ -78,7 +78,7 @@ impl Peer {
         loop {
             let guard = self.acquire().await;
             assert!(guard.fence().get() > above, "{} after {above}", guard.fence());
-            if !guard.degraded() {
+            if !guard.is_degraded() {
                 return guard;
             }
             above = guard.fence().get();

@@ -24,7 +24,7 @@ async fn a_failover_is_survived() {
     let port = trio.master().port();
     trio.master().kill();
     let guard = allow.lock(NAME).acquire().await.expect("the directory is there");
-    assert!(guard.degraded() && guard.fence() > last);
+    assert!(guard.is_degraded() && guard.fence() > last);
     last = guard.fence();
     guard.release().await.expect("to release");
     assert!(never.lock(NAME).acquire().await.is_err(), "nobody is the master");
@@ -33,7 +33,7 @@ async fn a_failover_is_survived() {
     for domain in [&never, &allow] {
         loop {
             match domain.lock(NAME).acquire().await {
-                Ok(guard) if !guard.degraded() => {
+                Ok(guard) if !guard.is_degraded() => {
                     assert!(guard.fence() > last, "{} after {last}", guard.fence());
                     last = guard.fence();
                     guard.release().await.expect("to release");

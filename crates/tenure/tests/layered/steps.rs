@@ -70,10 +70,10 @@ async fn meet(domain: &Domain, proxy: &Proxy, name: &str, verb: Verb, fault: Fau
         }
         Verb::Adopt => {
             let ticket = ticket.expect("it was detached");
-            if domain.adopt(&ticket).await.is_err() {
+            if ticket.adopt(domain).await.is_err() {
                 // Nobody but its owner may end it.
                 proxy.clear();
-                while domain.release(&ticket).await.is_err() {
+                while ticket.release(domain).await.is_err() {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             }
@@ -88,7 +88,7 @@ async fn is_free_again(other: &Domain, name: &str, what: &str) {
     let give_up = Instant::now() + PATIENCE;
     loop {
         match other.lock(name).try_acquire().await {
-            Ok(Attempt::Acquired(guard)) if !guard.degraded() => {
+            Ok(Attempt::Acquired(guard)) if !guard.is_degraded() => {
                 drop(guard.release().await);
                 return;
             }

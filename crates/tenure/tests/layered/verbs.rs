@@ -25,7 +25,7 @@ impl Stage {
     /// A lease that is degraded; after this Redis is back, if it comes back.
     async fn degraded(&self) -> Guard {
         let guard = self.a.acquire().await;
-        assert!(guard.degraded());
+        assert!(guard.is_degraded());
         if self.comes_back {
             self.back().await;
         }
@@ -44,7 +44,7 @@ impl Stage {
     /// Another has it now, in both stores where there are both.
     async fn is_free(&self, above: u64) {
         let guard = self.b.acquire().await;
-        assert_eq!(guard.degraded(), !self.comes_back);
+        assert_eq!(guard.is_degraded(), !self.comes_back);
         assert!(guard.fence().get() > above);
         guard.release().await.expect("to release");
         assert!(self.b.domain.list("").await.expect("to list").is_empty());
@@ -57,10 +57,10 @@ async fn release_and_drop(comes_back: bool) {
         let guard = stage.degraded().await;
         let fence = guard.fence().get();
         guard.renew().await.expect("to renew");
-        assert!(guard.is_held() && guard.degraded());
+        assert!(guard.is_held() && guard.is_degraded());
         match drops {
             true => drop(guard),
-            false => assert_eq!(guard.release().await.expect("to release"), Release::Done),
+            false => assert_eq!(guard.release().await.expect("to release"), Release::Released),
         }
         stage.is_free(fence).await;
     }
@@ -75,7 +75,7 @@ async fn inspect_list_and_break(comes_back: bool) {
     assert_eq!(holder.fence, fence);
     let listed = stage.b.domain.list("").await.expect("to list");
     assert!(matches!(&listed[..], [status] if status.name == NAME && status.is_held()), "{listed:?}");
-    assert_eq!(stage.b.domain.break_lock(NAME, &holder).await.expect("to break"), Release::Done);
+    assert_eq!(stage.b.domain.break_lock(NAME, &holder).await.expect("to break"), Release::Released);
     guard.lost().await;
     drop(guard);
     stage.is_free(fence.get()).await;
@@ -86,7 +86,7 @@ async fn take_over(comes_back: bool) {
     let guard = stage.degraded().await;
     let taken = stage.b.domain.lock(NAME).take_over().await.expect("to take over");
     assert!(taken.fence() > guard.fence());
-    assert_eq!(taken.degraded(), !comes_back);
+    assert_eq!(taken.is_degraded(), !comes_back);
     assert!(matches!(guard.lost().await.kind(), LossKind::Taken { .. }));
     drop(guard);
     let fence = taken.fence().get();
@@ -101,12 +101,12 @@ async fn tickets(comes_back: bool) {
     let fence = guard.fence();
     let ticket = guard.detach().await.expect("to detach");
     // A process that does not know that it is degraded.
-    stage.b.domain.renew(&ticket).await.expect("to renew");
-    let adopted = stage.b.domain.adopt(&ticket).await.expect("to adopt");
-    assert!(adopted.fence() > fence && adopted.is_held() && adopted.degraded());
-    assert!(stage.a.domain.adopt(&ticket).await.is_err(), "a ticket is good for once");
+    ticket.renew(&stage.b.domain).await.expect("to renew");
+    let adopted = ticket.adopt(&stage.b.domain).await.expect("to adopt");
+    assert!(adopted.fence() > fence && adopted.is_held() && adopted.is_degraded());
+    assert!(ticket.adopt(&stage.a.domain).await.is_err(), "a ticket is good for once");
     let ticket = adopted.detach().await.expect("to detach");
-    assert_eq!(stage.a.domain.release(&ticket).await.expect("to release"), Release::Done);
+    assert_eq!(ticket.release(&stage.a.domain).await.expect("to release"), Release::Released);
     stage.is_free(fence.get()).await;
 }
 
@@ -165,7 +165,7 @@ async fn a_client_of_redis_alone_is_excluded() {
     assert!(alone.lock(NAME).try_acquire().await.expect("an answer").ok().is_none());
     let holder = alone.inspect(NAME).await.expect("to look").holder.expect("it is held");
     assert_eq!(holder.fence, guard.fence());
-    assert_eq!(alone.break_lock(NAME, &holder).await.expect("to break"), Release::Done);
+    assert_eq!(alone.break_lock(NAME, &holder).await.expect("to break"), Release::Released);
     guard.lost().await;
     drop(guard);
     let theirs = alone.lock(NAME).acquire().await.expect("a free name");

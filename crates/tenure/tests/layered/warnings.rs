@@ -25,7 +25,7 @@ async fn every_change_is_told_once() {
         scene.server.kill();
         for _ in 0..3 {
             let guard = peer.acquire().await;
-            assert!(guard.degraded());
+            assert!(guard.is_degraded());
             guard.release().await.expect("to release");
         }
         scene.server.restart();

@@ -21,7 +21,7 @@ async fn two_of_five_may_be_silent() {
     for _ in 0..3 {
         let guard = domain.lock(NAME).acquire().await.expect("three of five");
         guard.renew().await.expect("three of five");
-        assert_eq!(guard.release().await.expect("three of five"), Release::Done);
+        assert_eq!(guard.release().await.expect("three of five"), Release::Released);
     }
     scene.servers[0].cont();
     scene.servers[3].cont();
@@ -43,7 +43,7 @@ async fn a_minority_that_lost_the_lease_is_healed() {
     scene.servers[1].restart();
     until("it is healed", || scene.holders() == [0, 1, 2]).await;
     assert!(guard.is_held());
-    assert_eq!(guard.release().await.expect("to release"), Release::Done);
+    assert_eq!(guard.release().await.expect("to release"), Release::Released);
     until("all let go", || scene.holders().is_empty()).await;
 }
 
@@ -132,13 +132,13 @@ async fn a_directory_underneath() {
     let (one, other) =
         (Domain::open(url.clone()).await.expect("both"), Domain::open(url).await.expect("both"));
     let guard = one.lock(NAME).acquire().await.expect("a free name");
-    assert!(!guard.degraded());
+    assert!(!guard.is_degraded());
     let fence = guard.fence();
     assert!(other.lock(NAME).try_acquire().await.expect("an answer").ok().is_none());
     guard.release().await.expect("to release");
     scene.servers[..2].iter().for_each(tenure_testkit::redis::RedisServer::kill);
     let guard = other.lock(NAME).acquire().await.expect("the directory");
-    assert!(guard.degraded() && guard.fence() > fence);
+    assert!(guard.is_degraded() && guard.fence() > fence);
     drop(guard);
     drop((one, other));
     drop(std::fs::remove_dir_all(dir));

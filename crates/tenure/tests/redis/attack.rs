@@ -117,7 +117,7 @@ async fn a_ticket_with_a_forged_fence_spoils_no_name() {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     }
     let forged: Ticket = forged(MOST_FENCE - 1).parse().expect("a ticket");
-    let guard = b.domain.adopt(&forged).await.expect("its token holds the name");
+    let guard = forged.adopt(&b.domain).await.expect("its token holds the name");
     assert!(guard.fence() > ticket.fence());
     guard.release().await.expect("to release");
     are_usable(&scene, &[&a, &b]).await;

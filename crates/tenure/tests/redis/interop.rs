@@ -96,7 +96,7 @@ async fn while_they_hold_we_are_told_so() {
 
         assert_eq!(world.peer.ask("release"), "released");
         assert!(!world.domain.inspect("job").await.unwrap().is_held());
-        assert_eq!(world.we_take().await.release().await.unwrap(), Release::Done);
+        assert_eq!(world.we_take().await.release().await.unwrap(), Release::Released);
     }
 }
 
@@ -128,7 +128,7 @@ async fn we_wait_until_they_release() {
         assert_eq!(world.peer.ask("release"), "released");
         let guard = soon(waiting).await.unwrap();
         assert_eq!(world.they("try", LONG), "busy");
-        assert_eq!(guard.release().await.unwrap(), Release::Done);
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
     }
 }
 
@@ -156,7 +156,7 @@ async fn they_wait_until_we_release_or_our_lease_ends() {
         world.peer.tell(&format!("acquire {} {LONG}", world.key));
         world.peer.wait_for_tries(&mut seen, &world.key, 3);
         assert!(world.peer.is_at_it() && guard.is_held());
-        assert_eq!(guard.release().await.unwrap(), Release::Done);
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
         assert_eq!(world.peer.answer(), "acquired");
         world.busy().await;
         assert_eq!(world.peer.ask("release"), "released");
@@ -176,7 +176,7 @@ async fn a_lock_of_theirs_can_be_broken_and_then_touches_ours_no_more() {
     for mut world in World::of_each().await {
         assert_eq!(world.they("acquire", LONG), "acquired");
         let holder = world.domain.inspect("job").await.unwrap().holder.unwrap();
-        assert_eq!(world.domain.break_lock("job", &holder).await.unwrap(), Release::Done);
+        assert_eq!(world.domain.break_lock("job", &holder).await.unwrap(), Release::Released);
         let guard = world.we_take().await;
         let (ours, before) = (world.value(), guard.fence());
 
@@ -187,7 +187,7 @@ async fn a_lock_of_theirs_can_be_broken_and_then_touches_ours_no_more() {
         assert_eq!(world.value(), ours);
         assert!(world.server.command(&["PTTL", &world.key]).int() <= 10_000, "nobody made it longer");
         guard.renew().await.unwrap();
-        assert_eq!(guard.release().await.unwrap(), Release::Done);
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
         assert!(world.we_take().await.fence() > before);
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn of_command(
         (enclosing::NAME, Some(run.name.clone().into())),
         (enclosing::FENCE, Some(lease.fence().to_string().into())),
         (WAITED, Some(waited.as_millis().to_string().into())),
-        (DEGRADED, lease.degraded().then(|| "1".into())),
+        (DEGRADED, lease.is_degraded().then(|| "1".into())),
     ];
     own.extend(of_url(run));
     let names: Vec<&str> = own.iter().map(|(name, _)| *name).collect();

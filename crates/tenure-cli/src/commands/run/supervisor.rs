@@ -246,7 +246,7 @@ impl<'a> Supervisor<'a> {
     /// Says once that the lease stopped excluding other machines, or excludes them again.
     fn report_degradation(&mut self) {
         let Setup { lease, shared, .. } = &self.setup;
-        let is_degraded = lease.degraded();
+        let is_degraded = lease.is_degraded();
         if std::mem::replace(&mut self.is_degraded, is_degraded) == is_degraded {
             return;
         }

@@ -53,7 +53,7 @@ impl HolderProcess<'_> {
         }
         output::acquired(&guard, waited);
         self.warn_of_directory().await;
-        if guard.degraded() {
+        if guard.is_degraded() {
             facts.note_degraded();
         }
         let child = match self.start(&guard, waited, &events).await {
@@ -70,7 +70,7 @@ impl HolderProcess<'_> {
             }
         };
         let started_at = facts.command().map_or_else(Moment::now, |(_, at)| at);
-        let setup = Setup { events: &mut events, lease: &guard, plan, limits, shared: self.shared };
+        let setup = Setup { events: &mut events, lease: guard.lease(), plan, limits, shared: self.shared };
         let mut holding = Supervisor::new(child, started_at, setup);
         let ended = holding.until_ended().await;
         let (is_lost, was_told_to_end) = (holding.is_lost(), holding.was_told_to_end());
@@ -138,7 +138,7 @@ impl HolderProcess<'_> {
         let had_ended =
             match give_back::give_back(guard, &self.run.domain, min_hold::until_told_to_end(events)).await {
                 // A lease that could not be given back was still ours.
-                Some(Release::Done) | None => return true,
+                Some(Release::Released) | None => return true,
                 Some(Release::Taken { by }) => format!("and {} holds it now", escaped(&by.to_string())),
                 Some(_) => "and nobody holds it now".to_owned(),
             };
@@ -151,7 +151,7 @@ impl HolderProcess<'_> {
         if let Some(lifeline) = &lifeline {
             events.give_lifeline(lifeline);
         }
-        let environment = environment::of_command(self.run, guard, waited);
+        let environment = environment::of_command(self.run, guard.lease(), waited);
         Child::start(self.run, environment, self.group, self.mask, lifeline.as_ref(), &self.shared.facts)
             .map_err(NotStarted::BySystem)
     }

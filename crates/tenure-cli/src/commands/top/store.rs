@@ -103,8 +103,8 @@ async fn broken(observed: &ObservedDomain, name: &str, holder: &Holder) -> Resul
     let released = domain.break_lock(name, holder).await?;
     // It may have been ended by a first request whose answer was lost. What is remembered with the fence of a lock of another library is older.
     let is_ours = !holder.owner.is_foreign();
-    if released != Release::Done && is_ours && domain.inspect(name).await?.broken == Some(holder.fence) {
-        return Ok(Release::Done);
+    if released != Release::Released && is_ours && domain.inspect(name).await?.broken == Some(holder.fence) {
+        return Ok(Release::Released);
     }
     Ok(released)
 }
@@ -113,7 +113,7 @@ async fn broken(observed: &ObservedDomain, name: &str, holder: &Holder) -> Resul
 fn outcome(name: &str, holder: &Holder, released: Result<Release, Error>) -> String {
     let (name, fence) = (escaped(name), holder.fence);
     match released {
-        Ok(Release::Done) => format!("`{name}` was taken from {}, fence {fence}", owner(&holder.owner)),
+        Ok(Release::Released) => format!("`{name}` was taken from {}, fence {fence}", owner(&holder.owner)),
         Ok(Release::Taken { by }) => {
             format!("`{name}` was not broken: that lease had ended, and {} holds the name now", owner(&by))
         }

@@ -305,8 +305,8 @@ mod tests {
         // Any error with a reason.
         let domain = tenure::Domain::open("memory:").await.unwrap();
         let ticket = domain.lock("a").acquire().await.unwrap().detach().await.unwrap();
-        domain.release(&ticket).await.unwrap();
-        let error = domain.renew(&ticket).await.unwrap_err();
+        ticket.release(&domain).await.unwrap();
+        let error = ticket.renew(&domain).await.unwrap_err();
         let reason = error.reason().expect("why it failed").to_owned();
         facts.learn(Instant::now(), &Err(error.clone()));
         let line = |width| facts.drawn(Instant::now(), 0, width);

@@ -35,7 +35,7 @@ fn a_release_whose_answer_was_lost_is_done() {
             world.mine.gates.once(Kind::Release, Fate::Broken(Run::First));
             let releasing = tokio::spawn(guard.release());
             world.pass(100 * MS).await;
-            assert_eq!(releasing.await.unwrap().unwrap(), Release::Done, "closed: {is_closed}");
+            assert_eq!(releasing.await.unwrap().unwrap(), Release::Released, "closed: {is_closed}");
         });
     }
 }
@@ -77,7 +77,7 @@ fn max_hold_caps_renewals_by_hand_and_detaching() {
         let ticket = guard.detach().await.unwrap();
         world.pass(TTL * 3 / 5).await;
         assert_eq!(world.seen(), (0, 0), "a detached lease lives no longer than max_hold lets it");
-        let error = world.mine.domain.adopt(&ticket).await.unwrap_err();
+        let error = ticket.adopt(&world.mine.domain).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost);
         assert!(error.loss().is_some());
     });
@@ -134,7 +134,7 @@ fn what_a_garbled_answer_granted_is_given_back() {
                     Kind::Join => lock.acquire().await.map(|_| ()),
                     Kind::Try => lock.try_acquire().await.map(|_| ()),
                     Kind::TakeOver => lock.take_over().await.map(|_| ()),
-                    _ => domain.adopt(&ticket.unwrap()).await.map(|_| ()),
+                    _ => ticket.unwrap().adopt(&domain).await.map(|_| ()),
                 }
             });
             world.settle().await;

@@ -187,7 +187,7 @@ impl World {
     }
 
     fn add(&self, machine: usize, guard: Guard) {
-        self.leases.borrow_mut()[machine].push(Lease::clone(&guard));
+        self.leases.borrow_mut()[machine].push(Lease::clone(guard.lease()));
         self.guards.borrow_mut()[machine].push(guard);
     }
 
@@ -198,9 +198,8 @@ impl World {
             assert!(held <= 1, "{cell}: {held} holders on one machine");
         }
         let (holder, _) = self.outer.seen();
-        for guard in leases.iter().flatten().filter(|guard| guard.is_held() && !guard.degraded()) {
-            let Some(holding) = holder.as_ref().filter(|holding| holding.token.as_str() == guard.token())
-            else {
+        for guard in leases.iter().flatten().filter(|guard| guard.is_held() && !guard.is_degraded()) {
+            let Some(holding) = holder.as_ref().filter(|holding| holding.token == guard.0.lease.token) else {
                 panic!("{cell}: whole, and not held in the outer store, but {holder:?}");
             };
             let range = holding.fence..holding.fence + RANGE;
@@ -293,23 +292,23 @@ async fn start(
         Verb::Hold => guard,
         Verb::Release => match guard.take().expect("it was acquired").release().await {
             Ok(end) => {
-                assert_eq!(end, Release::Done, "a release that comes back in time");
+                assert_eq!(end, Release::Released, "a release that comes back in time");
                 None
             }
             Err(returned) => Some(returned.guard),
         },
         Verb::Detach => match guard.take().expect("it was acquired").detach().await {
             Ok(ticket) => {
-                while before.other.release(&ticket).await.is_err() {}
+                while ticket.release(&before.other).await.is_err() {}
                 None
             }
             Err(returned) => Some(returned.guard),
         },
         Verb::Adopt => {
             let ticket = before.ticket.expect("it was detached");
-            let adopted = domain.adopt(&ticket).await;
+            let adopted = ticket.adopt(&domain).await;
             // Only its owner may end a lease that could not be adopted.
-            while adopted.is_err() && before.other.release(&ticket).await.is_err() {}
+            while adopted.is_err() && ticket.release(&before.other).await.is_err() {}
             adopted.ok()
         }
         Verb::TakeOver => lock.take_over().await.ok(),
@@ -376,7 +375,7 @@ fn run(cell: &Cell) {
         }
         for party in [&world.mine, &world.other, &world.far] {
             let guard = party.holds().await;
-            assert!(!guard.degraded(), "{name}: everyone has both again");
+            assert!(!guard.is_degraded(), "{name}: everyone has both again");
             guard.release().await.expect("open gates");
         }
     });

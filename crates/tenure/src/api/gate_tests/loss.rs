@@ -100,7 +100,7 @@ fn a_release_that_was_not_answered_is_done_when_it_is_tried_again() {
             world.pass(TTL / 4 + 10 * MS).await;
             let returned = releasing.await.unwrap().unwrap_err();
             assert!(returned.error.is_transient());
-            assert_eq!(returned.guard.release().await.unwrap(), Release::Done, "{fate:?}");
+            assert_eq!(returned.guard.release().await.unwrap(), Release::Released, "{fate:?}");
             world.is_clean("release twice").await;
         }
     });

@@ -77,7 +77,7 @@ fn a_lease_that_came_by_a_push_can_be_detached_at_once() {
         let ticket = waiter.poll().expect("granted by a push, detached at once");
         world.settle().await;
         assert_eq!(world.seen(), (1, 0), "the detached lease was given back");
-        drop(world.other.domain.adopt(&ticket).await.unwrap());
+        drop(ticket.adopt(&world.other.domain).await.unwrap());
     });
 }
 
@@ -175,7 +175,7 @@ fn a_late_push_for_a_detached_lease_does_not_give_it_back() {
         world.mine.client.upgrade().unwrap().granted(&name, grant);
         world.settle().await;
         assert_eq!(world.seen(), (1, 0), "the detached lease was given back");
-        drop(world.other.domain.adopt(&ticket).await.unwrap());
+        drop(ticket.adopt(&world.other.domain).await.unwrap());
     });
 }
 
@@ -193,7 +193,7 @@ fn a_ghost_is_not_laid_at_the_cost_of_a_detached_lease() {
             let ticket = detaching.await.unwrap();
             world.pass(TTL / 2).await;
             assert_eq!(world.seen(), (1, 0), "{run:?}: the detached lease was given back");
-            drop(world.other.domain.adopt(&ticket).await.unwrap());
+            drop(ticket.adopt(&world.other.domain).await.unwrap());
         }
     });
 }

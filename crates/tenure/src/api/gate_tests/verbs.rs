@@ -135,7 +135,7 @@ impl Verb {
                     lock.run(work).await.map(|_| Outcome::Nothing)
                 }
                 Verb::TakeOver => lock.take_over().await.map(Outcome::Guard),
-                Verb::Adopt => domain.adopt(&prepared.ticket.unwrap()).await.map(Outcome::Guard),
+                Verb::Adopt => prepared.ticket.unwrap().adopt(&domain).await.map(Outcome::Guard),
                 Verb::Detach => match prepared.guard.unwrap().detach().await {
                     Ok(_) => Ok(Outcome::Nothing),
                     Err(returned) => Ok(Outcome::Guard(returned.guard)),

@@ -15,7 +15,7 @@ fn a_renewal_meets_a_release() {
         some_time(12).await;
         // A request that was on its way meanwhile comes too late, and is sent again after a pause.
         let ended = async {
-            assert_eq!(guard.release().await.expect("the store is there"), Release::Done);
+            assert_eq!(guard.release().await.expect("the store is there"), Release::Released);
             for waiter in waiters {
                 done(waiter).await;
             }
@@ -39,7 +39,7 @@ fn a_take_over_meets_a_release() {
         });
         some_time(6).await;
         match old.release().await.expect("the store is there") {
-            Release::Done | Release::Expired => {}
+            Release::Released | Release::Gone => {}
             Release::Taken { by } => assert_ne!(by.to_string(), ""),
         }
         assert!(!old_view.is_held());
@@ -55,7 +55,7 @@ fn a_holder_is_told_that_its_lease_was_taken() {
         let old = world.holds(0).await;
         let watchers = [0, 1].map(|_| {
             let lease = old.lease().clone();
-            spawn(async move { lease.lost().await })
+            spawn(async move { lease.ended().await })
         });
         let new = world.lock(1).take_over().await.expect("the store is there");
         for watcher in watchers {
@@ -75,7 +75,7 @@ fn a_watcher_meets_the_end_of_the_turn() {
         let guard = world.holds(0).await;
         let lease = guard.lease().clone();
         let next = world.waiter(0);
-        let watcher = spawn(async move { lease.lost().await });
+        let watcher = spawn(async move { lease.ended().await });
         let thread = shuttle::thread::spawn(move || drop(guard));
         assert_eq!(*done(watcher).await.kind(), LossKind::Released);
         thread.join().expect("no panic");
@@ -89,7 +89,7 @@ fn a_watcher_meets_the_end_of_the_domain() {
     permute(async |world| {
         let guard = world.holds(0).await;
         let lease = guard.lease().clone();
-        let watcher = spawn(async move { lease.lost().await });
+        let watcher = spawn(async move { lease.ended().await });
         some_time(4).await;
         world.domains[0].close().await;
         assert_eq!(*done(watcher).await.kind(), LossKind::Closed);
@@ -107,7 +107,7 @@ fn two_adopt_one_ticket() {
         let ticket = guard.detach().await.expect("the store is there");
         let adopting = [0, 1].map(|client| {
             let (domain, ticket) = (world.domains[client].clone(), ticket.clone());
-            spawn(async move { domain.adopt(&ticket).await.ok() })
+            spawn(async move { ticket.adopt(&domain).await.ok() })
         });
         let mut adopted = Vec::new();
         for task in adopting {
@@ -125,7 +125,7 @@ fn a_deadline_meets_the_end_of_the_turn() {
     permute(async |world| {
         let guard = world.lock(0).no_renewal().acquire().await.expect("nobody has it");
         let lease = guard.lease().clone();
-        let watcher = spawn(async move { lease.lost().await });
+        let watcher = spawn(async move { lease.ended().await });
         let waiter = world.patient_waiter(0);
         let dropped = sometime(12, move || drop(guard));
         some_time(12).await;

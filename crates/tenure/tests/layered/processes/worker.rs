@@ -53,7 +53,7 @@ fn a_process_that_works() {
 async fn work(task: &mut Task, name: &str, resource: &Resource, mut marks: &File) {
     let patience = Duration::from_millis(50 + task.dice.roll(500));
     let Some(guard) = task.take(name, patience, Error::is_transient).await else { return };
-    if guard.degraded() {
+    if guard.is_degraded() {
         marks.write_all(b".").expect("a file");
     }
     let _ = resource.fenced.write(guard.fence().get(), &task.log).expect("a resource");

@@ -180,7 +180,7 @@ impl Cell<'_> {
             Operation::Release => {
                 arm();
                 match held.release().await {
-                    Ok(release) => assert_eq!(release, Release::Done),
+                    Ok(release) => assert_eq!(release, Release::Released),
                     Err(returned) => {
                         self.ended(Err::<(), _>(returned.error));
                         assert!(!returned.guard.is_held(), "given up is not held");
@@ -208,7 +208,7 @@ impl Cell<'_> {
             Operation::Adopt => {
                 let ticket = held.detach().await.expect("the other has no faults");
                 arm();
-                let adopted = self.ended(self.victim.adopt(&ticket).await);
+                let adopted = self.ended(ticket.adopt(self.victim).await);
                 (adopted.map_or(Outcome::Nothing, Outcome::Guard), None)
             }
             Operation::TakeOver => {
@@ -234,7 +234,7 @@ impl Cell<'_> {
                 arm();
                 match held.detach().await {
                     Ok(ticket) => {
-                        let adopted = in_the_end(|| self.other.adopt(&ticket)).await;
+                        let adopted = in_the_end(|| ticket.adopt(self.other)).await;
                         assert!(adopted.fence() > fence);
                         (Outcome::Nothing, Some(adopted))
                     }

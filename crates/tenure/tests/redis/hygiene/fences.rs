@@ -53,7 +53,7 @@ async fn a_fence_is_remembered_for_a_ttl_and_what_the_url_says() {
     let taken = newcomer(&server).await.lock(NAME).take_over().await.expect("it runs");
     is_a_minute(TTL, "taken over");
     let ticket = taken.detach().await.expect("it runs");
-    let adopted = newcomer(&server).await.adopt(&ticket).await.expect("it runs");
+    let adopted = ticket.adopt(&newcomer(&server).await).await.expect("it runs");
     is_a_minute(TTL, "adopted");
     let other = newcomer(&server).await;
     let lock = other.lock(NAME).ttl(Duration::from_secs(600));

@@ -86,7 +86,7 @@ async fn gone() {
         let guard = hold_tracked(&a).await;
         let holder = scene.holder().await.expect("a holder");
         let release = breaker.domain.break_lock(NAME, &holder).await.expect("an answer");
-        assert_eq!(release, Release::Done);
+        assert_eq!(release, Release::Released);
         assert_eq!(told(&guard).await, LossKind::Gone);
     }
 }

@@ -118,7 +118,7 @@ async fn when_it_was_taken_or_adopted() {
     is_told_of_deletion(&scene, &guard).await;
 
     let ticket = a.hold("a").await.detach().await.expect("to detach");
-    let guard = b.domain.adopt(&ticket).await.expect("to adopt");
+    let guard = ticket.adopt(&b.domain).await.expect("to adopt");
     b.is_told().await;
     is_told_of_deletion(&scene, &guard).await;
 }

@@ -148,7 +148,7 @@ async fn a_release_outlasts_an_outage_that_ends() {
     let guard = domain.lock("orders/42").acquire().await.expect("a free name");
     kill(&server, &domain).await;
     let (server, released) = restart_during(server, release(guard)).await;
-    assert_eq!(released, Release::Done);
+    assert_eq!(released, Release::Released);
     assert!(!is_held(&server, "orders/42"));
 }
 
@@ -162,7 +162,7 @@ async fn the_release_of_a_ticket_outlasts_an_outage_that_ends() {
     let released = async {
         loop {
             let begin = Instant::now();
-            match domain.release(&ticket).await {
+            match ticket.release(&domain).await {
                 Ok(released) => return released,
                 Err(error) => {
                     check(&error);
@@ -172,7 +172,7 @@ async fn the_release_of_a_ticket_outlasts_an_outage_that_ends() {
         }
     };
     let (server, released) = restart_during(server, released).await;
-    assert_eq!(released, Release::Done);
+    assert_eq!(released, Release::Released);
     assert!(!is_held(&server, "orders/42"));
 }
 

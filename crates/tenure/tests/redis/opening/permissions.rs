@@ -81,10 +81,10 @@ async fn use_everything(server: &RedisServer, url: &str) -> Result<Vec<String>, 
     .await;
     guard.release().await?;
     let guard = waiting.await.expect("no panic")?;
-    let guard = domain.adopt(&guard.detach().await?).await?;
+    let guard = guard.detach().await?.adopt(&domain).await?;
     let newer = lock.take_over().await?;
     let holder = domain.inspect("orders/42").await?.holder.expect("it is held");
-    assert_eq!(domain.break_lock("orders/42", &holder).await?, Release::Done);
+    assert_eq!(domain.break_lock("orders/42", &holder).await?, Release::Released);
     drop((guard, newer));
     let mut warnings = domain.health().await?.warnings;
     warnings.extend(other.health().await?.warnings);

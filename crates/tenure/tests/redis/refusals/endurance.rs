@@ -55,7 +55,7 @@ impl Refusal {
         self.check(&domain.lock("new").ttl(TTL).try_acquire().await.expect_err("an acquire is refused"));
         self.check(&domain.lock("new").ttl(TTL).take_over().await.expect_err("a take-over is refused"));
         let returned = match (held.renew().await, given_back.release().await, self.spares_holders) {
-            (Ok(()), Ok(Release::Done), true) => None,
+            (Ok(()), Ok(Release::Released), true) => None,
             (Err(error), Err(returned), false) => {
                 self.check(&error);
                 self.check(&returned.error);
@@ -78,7 +78,7 @@ impl Refusal {
                 assert!(Instant::now() < give_up, "nothing can be given back after the refusal");
                 attempt = is_released(guard).await;
             }
-            assert_eq!(attempt.ok(), Some(Release::Done));
+            assert_eq!(attempt.ok(), Some(Release::Released));
         }
         until_renewed(&held).await;
         assert!(held.is_held());

@@ -32,19 +32,19 @@ async fn scripts_are_forgotten_between_any_two_operations() {
         domain.lock("orders/42").try_acquire_for(Duration::from_millis(1)).await.expect("enqueue and leave");
     assert!(!busy.is_acquired());
     flush();
-    assert_eq!(guard.release().await.expect("release"), Release::Done);
+    assert_eq!(guard.release().await.expect("release"), Release::Released);
     let guard = waiter.await.expect("a hand-over");
     flush();
     let ticket = guard.detach().await.expect("detach");
     flush();
-    let guard = domain.adopt(&ticket).await.expect("adopt");
+    let guard = ticket.adopt(&domain).await.expect("adopt");
     flush();
     let newer = domain.lock("orders/42").take_over().await.expect("take over");
     assert!(newer.fence() > guard.fence());
     flush();
     let holder = domain.inspect("orders/42").await.expect("inspect").holder.expect("it is held");
     flush();
-    assert_eq!(domain.break_lock("orders/42", &holder).await.expect("break"), Release::Done);
+    assert_eq!(domain.break_lock("orders/42", &holder).await.expect("break"), Release::Released);
     drop((guard, newer));
     until_clean(&server).await;
     let refusals = server.question(&["INFO", "errorstats"]).text();
@@ -91,7 +91,10 @@ async fn scripts_are_forgotten_under_load() {
                 section.enter(guard.fence().get());
                 tokio::task::yield_now().await;
                 section.leave();
-                assert_eq!(guard.release().await.expect("nothing but the scripts is gone"), Release::Done);
+                assert_eq!(
+                    guard.release().await.expect("nothing but the scripts is gone"),
+                    Release::Released
+                );
                 turns += 1;
             }
             turns

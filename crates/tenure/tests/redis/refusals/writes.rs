@@ -66,7 +66,7 @@ async fn a_server_without_memory_hands_over_and_lets_waiters_leave() {
         domain.inspect("orders/42").await.expect("looking is not refused").holder.expect("it is held");
     assert_eq!(
         domain.break_lock("orders/42", &holder).await.expect("ending is not refused"),
-        tenure::Release::Done
+        tenure::Release::Released
     );
     assert!(keys(&server).is_empty());
 }

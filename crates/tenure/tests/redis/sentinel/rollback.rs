@@ -86,9 +86,9 @@ async fn what_was_taken_is_free() {
 
     let ticket =
         scene.one.lock(NAME).acquire().await.expect("one is there").detach().await.expect("a ticket");
-    assert_short(&scene.all.adopt(&ticket).await.expect_err("one is away"));
+    assert_short(&ticket.adopt(&scene.all).await.expect_err("one is away"));
     scene.until_clean().await;
-    let used = scene.one.adopt(&ticket).await.expect_err("a ticket is good for once");
+    let used = ticket.adopt(&scene.one).await.expect_err("a ticket is good for once");
     assert!(used.loss().is_some(), "{used}");
     scene.resume().await;
 }

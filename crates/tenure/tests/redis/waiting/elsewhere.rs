@@ -59,7 +59,7 @@ async fn a_master_is_demoted(is_broken: bool) {
     eventually(async || role(&old) == "slave" && role(&new) == "master").await;
     until_followed(&new).await;
     let successor = Domain::open(new.url()).await.expect("a master");
-    let held = successor.adopt(&ticket).await.expect("the lease is known there");
+    let held = ticket.adopt(&successor).await.expect("the lease is known there");
     // As if the failover had taken no time: a waiter that was silent for too long is told nothing anyway.
     let (time, queue) = (new.command(&["TIME"]), new.command(&["ZRANGE", QUEUE, "0", "-1"]));
     let beat = format!("{}{:0>6} 60000 0", time.items()[0].text(), time.items()[1].text());

@@ -63,7 +63,7 @@ async fn one_that_may_not_publish_can_release_and_the_next_is_served() {
     let guard = a.hold("a").await;
     let waiter = scene.enqueue(&b, "b").await;
     assert!(a.domain.health().await.expect("to be healthy").warnings.is_empty());
-    assert_eq!(guard.release().await.expect("to release"), Release::Done);
+    assert_eq!(guard.release().await.expect("to release"), Release::Released);
     assert_eq!(scene.held_by().await, "b");
     assert!(granted(waiter).await.is_held());
     let warnings = a.domain.health().await.expect("to be healthy").warnings;

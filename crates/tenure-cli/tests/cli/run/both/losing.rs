@@ -48,7 +48,7 @@ fn a_lease_that_is_broken_stops_the_command_at_once(place: &Place) {
         let holder = domain.inspect("name").await?.holder.expect("it is held");
         domain.break_lock("name", &holder).await
     });
-    assert_eq!(released, Release::Done);
+    assert_eq!(released, Release::Released);
     assert_lost(place, running, "; the command is stopped");
     assert!(!place.inspect("name").is_held());
 }

@@ -82,7 +82,7 @@ fn a_ticket_that_was_released_inside_is_released_outside_after_an_outage() {
         for kind in [Kind::Release, Kind::Leave] {
             world.mine.gates.set(kind, Fate::Down);
         }
-        world.mine.domain.release(&ticket).await.expect("in the directory");
+        ticket.release(&world.mine.domain).await.expect("in the directory");
         assert_eq!(world.here.seen(), (None, 0), "left here");
         world.pass(Duration::from_secs(3), cell).await;
         assert!(world.outer.seen().0.is_some(), "nobody could release it outside");

@@ -104,7 +104,7 @@ async fn a_stripe_that_is_full_is_an_error_and_keeps_what_it_has() {
     }
     // There is room again.
     let first = guards.remove(0).release().await.unwrap();
-    assert_eq!(first, crate::Release::Done);
+    assert_eq!(first, crate::Release::Released);
     hold(&domain, &names.next().unwrap()).await.release().await.unwrap();
 }
 

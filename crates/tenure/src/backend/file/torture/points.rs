@@ -67,7 +67,7 @@ fn a_process_that_is_stopped_at_any_point_blocks_no_other() {
         assert!(took < FINISHES, "{point:?}: {took:?}");
 
         victim.signal(Signal::CONT);
-        victim.expect("released Done");
+        victim.expect("released Released");
         assert!(bystander.acquire(&name) > fence, "{point:?}");
         if let Some(mut stuck) = stuck {
             stuck.signal(Signal::CONT);

@@ -122,7 +122,7 @@ impl TestProcess {
 
     pub(in crate::backend::file) fn release(&mut self, name: &str) {
         self.tell(&format!("release {name}"));
-        self.expect("released Done");
+        self.expect("released Released");
     }
 
     pub(in crate::backend::file) fn arm(&mut self, point: faults::Point, action: Action) {

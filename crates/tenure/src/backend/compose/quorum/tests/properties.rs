@@ -123,7 +123,7 @@ impl Worker {
 
     async fn holds(&mut self, mut guard: Guard, mut begun: Moment) {
         loop {
-            let lease = Lease::clone(&guard);
+            let lease = Lease::clone(guard.lease());
             self.observer.granted(&lease, begun);
             let hold = if self.dice.roll(24) == 0 { 200 + self.dice.roll(1_500) } else { self.dice.roll(20) };
             let clock = &self.observer.clock;
@@ -138,7 +138,7 @@ impl Worker {
                         return;
                     }
                     begun = self.observer.clock.now();
-                    let Ok(adopted) = self.domain.adopt(&ticket).await else { return };
+                    let Ok(adopted) = ticket.adopt(&self.domain).await else { return };
                     guard = adopted;
                 }
                 _ => return drop(guard.release().await),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::Domain;
+use crate::api::domain::Domain;
 use crate::api::guard::Guard;
 use crate::backend::Answer;
 use crate::core::claim::Claim;
@@ -20,7 +20,7 @@ use crate::types::loss::{Loss, LossKind};
 use crate::types::release::Release;
 use crate::types::ticket::Ticket;
 
-impl Domain {
+impl Ticket {
     /// Takes over a lease that was [detached](Guard::detach), under a new token and a higher fence, with the ttl that it had; it is renewed, and no
     /// `max_hold` goes along. Of two that adopt the same ticket, one succeeds.
     ///
@@ -36,22 +36,22 @@ impl Domain {
     /// # async fn main() -> Result<(), tenure::Error> {
     /// # let domain = tenure::Domain::open("memory:").await?;
     /// let ticket = domain.lock("orders/42").acquire().await?.detach().await?;
-    /// let guard = domain.adopt(&ticket).await?;
-    /// assert!(domain.adopt(&ticket).await.is_err(), "a ticket is good for once");
+    /// let guard = ticket.adopt(&domain).await?;
+    /// assert!(ticket.adopt(&domain).await.is_err(), "a ticket is good for once");
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn adopt(&self, ticket: &Ticket) -> Result<Guard, Error> {
-        let terms = Terms { ttl: ticket.ttl, ..self.terms };
-        let label = ticket.token.owner().label().into();
-        let claim = Arc::new(Claim { name: ticket.name.clone(), terms, label });
+    pub async fn adopt(&self, domain: &Domain) -> Result<Guard, Error> {
+        let terms = Terms { ttl: self.ttl, ..domain.terms };
+        let label = self.token.owner().label().into();
+        let claim = Arc::new(Claim { name: self.name.clone(), terms, label });
         claim.check()?;
         let op = |bid: &Bid, not_after| {
-            let (from, token) = (ticket.token.clone(), bid.token.clone());
+            let (from, token) = (self.token.clone(), bid.token.clone());
             Op::Adopt { from, token, ttl: terms.first_term(), floor: bid.floor, not_after }
         };
-        let turn = take_over::take(&self.client, &claim, op).await?;
-        Ok(Guard::new(Arc::clone(&self.client), turn, claim))
+        let turn = take_over::take(&domain.client, &claim, op).await?;
+        Ok(Guard::new(Arc::clone(&domain.client), turn, claim))
     }
 
     /// Makes a lease that was [detached](Guard::detach) last for at least its ttl from now. It stays detached, under the same fence, and the
@@ -69,19 +69,19 @@ impl Domain {
     /// # async fn main() -> Result<(), tenure::Error> {
     /// # let domain = tenure::Domain::open("memory:").await?;
     /// let ticket = domain.lock("orders/42").acquire().await?.detach().await?;
-    /// domain.renew(&ticket).await?;
+    /// ticket.renew(&domain).await?;
     /// assert!(domain.inspect("orders/42").await?.is_held());
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn renew(&self, ticket: &Ticket) -> Result<(), Error> {
-        Terms { ttl: ticket.ttl, ..self.terms }.check()?;
-        let op = Op::Detach { token: ticket.token.clone(), ttl: ticket.ttl };
-        match self.execute(&ticket.name, op).await?.reply {
+    pub async fn renew(&self, domain: &Domain) -> Result<(), Error> {
+        Terms { ttl: self.ttl, ..domain.terms }.check()?;
+        let op = Op::Detach { token: self.token.clone(), ttl: self.ttl };
+        match domain.execute(&self.name, op).await?.reply {
             Reply::Done => Ok(()),
             Reply::NotHeld { holder } => {
                 let kind = LossKind::from_holder(holder.as_ref());
-                Err(Error::useless_ticket(Loss::new(ticket.name.clone(), kind)))
+                Err(Error::useless_ticket(Loss::new(self.name.clone(), kind)))
             }
             reply => Err(unexpected(&reply)),
         }
@@ -90,7 +90,7 @@ impl Domain {
     /// Gives back a lease that was [detached](Guard::detach): the next one has its turn at once. A lease that has ended, or was adopted, is not
     /// touched.
     ///
-    /// When an answer was lost and the lease is gone at the next try, that is taken for the work of the first: [`Done`](Release::Done).
+    /// When an answer was lost and the lease is gone at the next try, that is taken for the work of the first: [`Released`](Release::Released).
     ///
     /// # Errors
     /// [`Unavailable`](crate::ErrorKind::Unavailable) when the store can't be reached for 2 s, as for [`Guard::release`]: it can be tried again,
@@ -107,21 +107,21 @@ impl Domain {
     /// use tenure::Release;
     ///
     /// let ticket = domain.lock("orders/42").acquire().await?.detach().await?;
-    /// assert_eq!(domain.release(&ticket).await?, Release::Done);
-    /// assert_eq!(domain.release(&ticket).await?, Release::Expired, "it has ended, or the ticket was used");
+    /// assert_eq!(ticket.release(&domain).await?, Release::Released);
+    /// assert_eq!(ticket.release(&domain).await?, Release::Gone, "it has ended, or the ticket was used");
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn release(&self, ticket: &Ticket) -> Result<Release, Error> {
-        self.begin().await?;
-        let (client, backend) = (&self.client, self.client.backend().await?);
+    pub async fn release(&self, domain: &Domain) -> Result<Release, Error> {
+        domain.begin().await?;
+        let (client, backend) = (&domain.client, domain.client.backend().await?);
         // Of the range, the turns up to the ticket's fence were used, and none after it.
-        let op = Op::Release { token: ticket.token.clone(), used: ticket.fence.get() };
-        let mut attempts = release::attempts(client, self.terms.timeout());
+        let op = Op::Release { token: self.token.clone(), used: self.fence.get() };
+        let mut attempts = release::attempts(client, domain.terms.timeout());
         let mut was_unanswered = false;
         loop {
-            match client.in_time(attempts.give_up, backend.execute(&ticket.name, op.clone())).await {
-                Ok(_) if was_unanswered => return Ok(Release::Done),
+            match client.in_time(attempts.give_up, backend.execute(&self.name, op.clone())).await {
+                Ok(_) if was_unanswered => return Ok(Release::Released),
                 Ok(Answer { reply, .. }) => return Ok(Release::from_reply(&reply)),
                 Err(error) => {
                     was_unanswered |= error.may_have_run();
